@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from apfproxy.base.clock import Clock
     from apfproxy.http.credential_fields import Credentials
 
-FOREVER_NS: Final = 1 << 62
-"""Later than any clock of nanoseconds gets."""
+FOREVER_NS: Final = 1 << 62  # later than any clock of nanoseconds gets
 UNAUTHORIZED = "Unauthorized"
 NOT_KNOWN_WHO = "the token cannot be verified now; try again later"
 NOT_KNOWN_WHETHER = "whether the user may impersonate cannot be verified now; try again later"
@@ -69,8 +68,6 @@ class Authentication(Record, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why a request goes no further."""
-
     code: int  # 401 or 403; 503 if another server did not answer, so that the client tries again
     message: str
     problem: str  # for the log, without any credential; one of few texts, as each is a line of it
@@ -78,7 +75,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class AuthenticationCounters:
-    """Authentications, cached ones excluded, by outcome."""
+    """Authentications by outcome; cached ones are not counted."""
 
     anonymous: int = 0
     unverified: int = 0  # anonymous, but told apart
@@ -90,8 +87,6 @@ class AuthenticationCounters:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The settings of an authenticator."""
-
     allows_anonymous: bool = True
     judges_certificates: bool = False  # else one of a client is a bad credential
     assertion: str = PASS_THROUGH  # `upstream.identity`: how the upstream learns the user
@@ -313,16 +308,16 @@ _NOT_IN_NAMES = re.compile(rb"[^!#$&'*+\-.^_`|~0-9a-z]")
 
 
 class AssertionRefusedError(ValueError):
-    """No header field can carry the user."""
+    pass
 
 
 def front_proxy_lines(user: User) -> bytes:
-    """X-Remote-* lines, or AssertionRefusedError."""
+    """X-Remote-* lines; AssertionRefusedError if no field can carry the user."""
     return _lines(b"X-Remote-", user, user.groups)
 
 
 def impersonation_lines(user: User) -> bytes:
-    """Impersonate-* lines, or AssertionRefusedError."""
+    """Impersonate-* lines; AssertionRefusedError if no field can carry the user."""
     return _lines(b"Impersonate-", user, _named_groups(user))
 
 

@@ -1,14 +1,12 @@
-"""A cache of other servers' answers, which asks for each once however many wait for it.
+"""A cache of other servers' responses, which asks for each once however many wait for it.
 
 Questions often hold secrets, which are not stored: the cache's key is an HMAC-SHA256 of the
-question under a key drawn at start.
+question under a key drawn at start.  A task of its own asks, so that the response comes even if
+every waiter is gone; `ask` bounds its time.
 
-A task of its own asks for an answer, so that it comes even if every waiter is gone; `ask` bounds
-its time.
-
-An expired good answer, such as the user of a token, stands in for a new one that fails to come or
-takes longer than `STAND_IN_AFTER_S`: for its grace, and never once another answer has come.  Good
-answers have places of their own, so that no number of others evicts them.
+An expired good response, such as the user of a token, stands in for a new one that fails to come or
+takes longer than `STAND_IN_AFTER_S`: for its grace, and never once another response has come.  Good
+responses have places of their own, so that no number of others evicts them.
 """
 
 from __future__ import annotations
@@ -26,17 +24,14 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-KEY_BYTES = 32
-"""The length of the HMAC's key, that of its output, as RFC 2104 advises."""
-STAND_IN_AFTER_S = 1.0
-"""How long a new answer is waited for before the last good one stands in for it."""
-STAND_IN_S = 2.0
-"""How long a last good answer counts again before a new one is asked for."""
+KEY_BYTES = 32  # the length of the HMAC's output, as RFC 2104 advises
+STAND_IN_AFTER_S = 1.0  # for which a new answer is waited for before the last good one stands in
+STAND_IN_S = 2.0  # for which a last good answer counts again before a new one is asked for
 
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswer(Generic[V]):
-    """An answer, and until when it counts, on the cache's clock.
+    """A response, and until when it counts, on the cache's clock.
 
     Attributes:
         last_s: When it no longer stands in for a new one; at or before `until_s` if it never does.
@@ -54,9 +49,9 @@ class AskFailedError(Exception):
 
 
 class AnswerCache(Generic[V]):
-    """The answers, `max_kept` good ones and as many others; `now_s` is monotonic.
+    """The responses, `max_kept` good ones and as many others; `now_s` is monotonic.
 
-    An answer that `is_good` may stand in for a new one for `grace_s` after its expiry.
+    A response that `is_good` may stand in for a new one for `grace_s` after its expiry.
     """
 
     def __init__(
@@ -85,10 +80,10 @@ class AnswerCache(Generic[V]):
     async def get_or_ask(
         self, secret: bytes, ask: Callable[[bool], Awaitable[tuple[V, float]]]
     ) -> CachedAnswer[V]:
-        """The cached answer, or the one under way, or a new one; or else the last good one.
+        """The cached response, or the one under way, or a new one; or else the last good one.
 
-        `ask` gives the answer and for how many seconds it counts, 0 for those who wait now; it is
-        told whether there is a last good answer.  What it raises, all who wait get.
+        `ask` gives the response and for how many seconds it counts, 0 for those who wait now; it is
+        told whether there is a last good response.  All who wait get what it raises.
         """
         key = self._key(secret)
         if (kept := self._counting(key)) is not None:
@@ -118,13 +113,13 @@ class AnswerCache(Generic[V]):
             del future  # its error has this frame
 
     def clear(self) -> None:
-        """Forget all answers; those under way reach who waits for them, and are not cached."""
+        """Forget all responses; those under way reach who waits for them, and are not cached."""
         self._good.clear()
         self._others.clear()
         self._in_flight.clear()
 
     def _counting(self, key: bytes) -> CachedAnswer[V] | None:
-        """The answer that counts now; an expired one without grace is dropped."""
+        """The response that counts now; an expired one without grace is dropped."""
         kept = self._good.get(key) or self._others.get(key)
         if kept is None:
             return None

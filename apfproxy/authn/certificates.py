@@ -32,24 +32,21 @@ from apfproxy.request.attributes import User
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+# The subject's attribute with the user's uid, below the CNCF's enterprise number.
 UID_OID = ObjectIdentifier("1.3.6.1.4.1.57683.2")
-"""The subject's attribute with the user's uid, below the CNCF's enterprise number."""
 CREDENTIAL_ID_KEY = "authentication.kubernetes.io/credential-id"
-MAX_KEPT = 4096
-"""Certificates whose verdict is cached, at about 2 KB each."""
-BAD_LIFETIME_S = 10.0
-"""How long a refusal is cached: the certificate may become valid meanwhile."""
-MAX_PROBLEM_CHARS = 200
-"""The longest part of the library's message that is logged: it quotes the certificate."""
+MAX_KEPT = 4096  # certificates whose verdict is cached, at about 2 KB each
+BAD_LIFETIME_S = 10.0  # of a refusal: the certificate may become valid meanwhile
+MAX_PROBLEM_CHARS = 200  # of the library's message, which quotes the certificate
+# Certificates that a client may send beside its own: the longest chain of the library.
 MAX_CHAIN = 8
-"""Further certificates that a client may send: the longest chain of the library."""
 CLIENT_USAGES = frozenset(
     {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
 )
 
 
 class SubjectError(ValueError):
-    """The subject of a valid certificate names no user."""
+    pass
 
 
 class ClientCertificates:
@@ -81,7 +78,7 @@ class ClientCertificates:
     def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:
         """The peer that a certificate makes; never raises, whatever the bytes.
 
-        The chain is whatever the client sent, in any order, with or without the certificate.
+        The chain is what the client sent, in any order, with or without the certificate.
         """
         digest = hashlib.sha256(leaf_der)
         fingerprint = digest.hexdigest()
@@ -174,7 +171,7 @@ def _verified_until_s(
 
 
 def _common_name(certificate: x509.Certificate) -> str:
-    """The subject's common name; of several the last, as in Go; "" if there is none."""
+    """Of several the last one, as in Go; "" if there is none."""
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return _text(names[-1], "common name") if names else ""
 

@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 from apfproxy.base.records import Record
 from apfproxy.request.attributes import User  # noqa: TC001  compiled, records have it at run time
 
+# Control characters, and surrogates, which JSON can have but UTF-8 cannot.
 UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-"""Control characters, and surrogates, which JSON can have but UTF-8 cannot."""
 
 
 class Peer(Record, frozen=True):
@@ -35,7 +35,7 @@ UNKNOWN_PEER = Peer()
 
 
 class Access(NamedTuple):
-    """Something that a user may or may not do to a resource; "" is any, or none."""
+    """An access to a resource that is allowed or denied; "" is any, or none."""
 
     verb: str
     resource: str
@@ -53,9 +53,8 @@ class Verdict(Record, frozen=True):
 
     Attributes:
         lifetime_s: How long this holds, in seconds from now.
-        problem: Why there is no user, for the log, without any part of the token; one of few texts,
-            as each is a line of it.
-        is_open: Whether another server did not answer, so that the token may be somebody's.
+        problem: Why there is no user, for the log: one of few texts, without any part of the token.
+        is_open: Whether another server did not respond, so that the token may be good.
     """
 
     user: User | None
@@ -65,8 +64,6 @@ class Verdict(Record, frozen=True):
 
 
 class TokenAuthenticator(Protocol):
-    """Authenticates some bearer tokens."""
-
     def check(self, token: str) -> Verdict | None:
         """The verdict; None if another server has to be asked: `await review`."""
 

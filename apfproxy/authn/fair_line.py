@@ -2,8 +2,8 @@
 
 A number of places is under way at once, and a number waits.  Each address has its own line, and the
 lines take turns, so an address with a thousand in its line delays another by one turn.  No address
-has all turns that are under way, so slow ones leave room for others.  When the waiting places are
-full, the newest of the longest line gives way.  Every step takes constant time.
+has all turns that are under way.  When the waiting places are full, the newest of the longest line
+gives way.  Every step takes constant time.
 
 An address is one of IPv4, or the first 64 bits of one of IPv6, of which a client has as many as it
 likes.  Clients behind one proxy or load balancer share one.
@@ -129,7 +129,7 @@ class FairLine:
         place.turns += 1
 
     def _make_room(self, line: Line, place: Place) -> None:
-        """Have the newest of the longest line give way, which may be the one who comes."""
+        """Have the newest of the longest line give way, or refuse the one who comes."""
         longest = line
         if len(line.waiting) < min(self._longest, self._max_waiting_of_one):
             longest = next(reversed(self._by_length[self._longest]))

@@ -2,15 +2,15 @@
 
 As in kube-apiserver, a user who impersonates needs permission for each thing that they take on: the
 user or service account, each group, each value of each extra key, the uid.  Permissions are asked
-for in kube-apiserver's order until one is denied.  Those on the settings' list need none.  Members
+for in kube-apiserver's order until one is denied.  Users on the settings' list need none.  Members
 of `system:masters` are not special here: kube-apiserver's authorizer permits them anything, another
-upstream may not, and without access reviews they have to be on the list.
+upstream may not.
 
-If the upstream does not answer, the real user is classified; or the request is refused for now
+If the upstream does not respond, the real user is classified; or the request is refused for now
 where the proxy's own rights would decide.  So making reviews fail gains nothing.
 
-The finer verbs of constrained impersonation (such as `impersonate:user-info`) are not asked
-for: users with only those are classified as themselves, and the upstream decides.
+The finer verbs of constrained impersonation (such as `impersonate:user-info`) are not asked for:
+users with only those are classified as themselves, and the upstream decides.
 
 Source: kubernetes/apiserver, pkg/endpoints/filters/impersonation/impersonation.go, and
 pkg/endpoints/handlers/responsewriters/errors.go for the words.
@@ -36,11 +36,11 @@ ACCOUNTS_GROUP = "system:serviceaccounts"
 VERB = "impersonate"
 AUTHENTICATION_GROUP = "authentication.k8s.io"
 
+# Things that one request takes on; as many as there may be header fields by default.
 MAX_THINGS = 256
-"""Things that one request takes on, at most; as many as there may be header fields by default."""
 
+# As kube-apiserver's errors, which never look like HTML.
 HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-"""kube-apiserver's errors never look like HTML."""
 
 
 class Impersonations:
@@ -126,10 +126,9 @@ def accesses(wanted: User) -> tuple[Access, ...]:
 def effective(wanted: User) -> User:
     """The user that kube-apiserver makes of the fields that name one.
 
-    A service account without groups gets those of all service accounts and of its namespace.
-    A user who is not anonymous is authenticated, unless the groups say otherwise; the anonymous
-    user is unauthenticated.  Extra keys are taken as they are, decoded already; one that comes
-    twice has the values of both.
+    A service account without groups gets those of all service accounts and of its namespace.  A
+    user who is not anonymous is authenticated, unless the groups say otherwise.  Extra keys are
+    decoded already; one that comes twice has the values of both.
     """
     groups = wanted.groups
     if not groups and (account := service_account(wanted.name)) is not None:
@@ -154,7 +153,6 @@ def service_account(username: str) -> tuple[str, str] | None:
 
 
 def forbidden_message(user: User, access: Access) -> str:
-    """kube-apiserver's words for a denied access."""
     kind = f"{access.resource}.{access.group}" if access.group else access.resource
     resource = access.resource + (f"/{access.subresource}" if access.subresource else "")
     where = f"in the namespace {quoted(access.namespace)}" if access.namespace else ""

@@ -45,21 +45,15 @@ if TYPE_CHECKING:
     from apfproxy.authn.web_keys import KeySource
     from apfproxy.settings import JwtSettings
 
+# Real ones have 1 to 27 KiB: 200 groups, the most, with 100 characters each.
 MAX_TOKEN_BYTES = 1 << 15
-"""Real ones have one or two KiB; with 200 groups, the most that identity providers put into one, up
-to 27: each has a name of up to 100 characters."""
+# Objects in the claims; real ones have a handful, and each takes the work of a hundred bytes.
 MAX_OBJECTS = 100
-"""Objects in the claims; real ones have a handful, and each takes the work of a hundred bytes."""
-MAX_LIFETIME_S = 600.0
-"""The longest that a verdict counts, and so a token of a withdrawn key."""
-UNVERIFIED_LIFETIME_S = 10.0
-"""How long a verdict counts that another fetch could change (`web_keys.REFETCH_S`)."""
-ACCOUNT_LEEWAY_S = 60
-"""For all three times of a service account's token, as in go-jose."""
-PERSON_LEEWAY_S = 300
-"""For nbf, as in go-oidc, and here for iat too; exp has none."""
-LATEST_S = 1 << 63
-"""Later timestamps are rejected."""
+MAX_LIFETIME_S = 600.0  # the longest that a verdict counts, and so a token of a withdrawn key
+UNVERIFIED_LIFETIME_S = 10.0  # of a verdict that another fetch could change (`web_keys.REFETCH_S`)
+ACCOUNT_LEEWAY_S = 60  # for all three times of a service account's token, as in go-jose
+PERSON_LEEWAY_S = 300  # for nbf, as in go-oidc, and here for iat too; exp has none
+LATEST_S = 1 << 63  # later timestamps are rejected
 
 ALGORITHMS = RSA_ALGORITHMS | {"ES256", "ES384", "ES512", "EdDSA"}
 COMPACT = re.compile(r"([A-Za-z0-9_-]++)\.([A-Za-z0-9_-]++)\.[A-Za-z0-9_-]++")
@@ -95,14 +89,13 @@ class JsonWebTokens:
 
     @property
     def problem(self) -> str | None:
-        """Why the issuer's keys cannot be fetched; None if they can, or were not needed so far."""
+        """Why the issuer's keys cannot be fetched; None if they can, or were not needed yet."""
         problem = self._keys.problem
         if problem in {"", NOT_FETCHED}:
             return None
         return f"the keys of {self._settings.issuer}: {problem}"
 
     def check(self, token: str) -> Verdict | None:
-        """The verdict; None if the keys have to be fetched first."""
         return self._verdict(token, can_wait=True)
 
     async def review(self, token: str, address: str) -> Verdict:  # noqa: ARG002  one fetch for all
@@ -251,7 +244,7 @@ def _optional_claim(claims: dict[str, Any], name: str) -> str:
 
 
 def user_of_person(settings: JwtSettings, claims: dict[str, Any]) -> User:
-    """The user by the claims that the settings name.  Raises ClaimsError without one."""
+    """The user by the claims that the settings name, or ClaimsError."""
     name = _text_claim(claims, settings.username_claim)
     if settings.username_claim == "email" and claims.get("email_verified", True) is not True:
         raise ClaimsError("the claim email_verified is not true")
@@ -272,7 +265,7 @@ def username_prefix(settings: JwtSettings) -> str:
 
 
 def user_of_account(settings: JwtSettings, claims: dict[str, Any]) -> User:
-    """The service account that the claims name.  Raises ClaimsError if they name none or two."""
+    """The service account that the claims name; ClaimsError if they name none or two."""
     if settings.issuer == LEGACY_ISSUER:
         namespace = _text_claim(claims, f"{LEGACY_PREFIX}namespace")
         name = _text_claim(claims, f"{LEGACY_PREFIX}service-account.name")

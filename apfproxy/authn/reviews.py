@@ -1,16 +1,18 @@
 """Reviews, by which the upstream says whose a token is, and whether a user may do something.
 
-TokenReviews and SubjectAccessReviews are asked.  A response counts for some seconds, yes or no.  If
-the upstream does not respond, the last yes counts for a while longer (`cache`); without one the
-verdict on a token is open.  Kubernetes caches its own webhooks' responses, too
-(kubernetes/apiserver, pkg/authentication/token/cache).  Stricter than Kubernetes: every part of an
-answer has to be well-formed.
+A response to a TokenReview or SubjectAccessReview counts for some seconds, yes or no.  If the
+upstream does not respond, the last yes counts for a while longer (`cache`); without one the verdict
+on a token is open.  Kubernetes caches its own webhooks' responses, too (kubernetes/apiserver,
+pkg/authentication/token/cache).  Stricter than Kubernetes: every part of a response has to be
+well-formed.
 """
 
 from __future__ import annotations
 
 import hashlib
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from apfproxy.authn.cache import AnswerCache, AskFailedError
 from apfproxy.authn.credentials import UNFIT, Verdict
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from apfproxy.settings import ReviewSettings
 
 V = TypeVar("V")
+S = TypeVar("S")
 
 
 class ReviewKind(NamedTuple):
@@ -48,27 +51,44 @@ ACCESS_REVIEW = ReviewKind(
     "/apis/authorization.k8s.io/v1/subjectaccessreviews",
 )
 
-MAX_TOKEN_BYTES = 1 << 15
-"""Tokens of service accounts have 1 KiB; as many as a JSON Web Token may have."""
+MAX_TOKEN_BYTES = 1 << 15  # as many as a JSON Web Token may have
+# Names, groups and extra values of a user together: thousands of users may be cached.
 MAX_USER_CHARACTERS = 65536
-"""Bounds a user's names, groups and extra values together, as thousands of users may be cached."""
 
 TOO_LONG = Verdict(None, 0.0, f"the token is longer than {MAX_TOKEN_BYTES} bytes")
 
 
+class UserInfo(msgspec.Struct):
+    username: str | None = None
+    uid: str | None = None
+    groups: list[str] | None = None
+    extra: dict[str, list[str] | None] | None = None
+
+
+class TokenStatus(msgspec.Struct):
+    authenticated: bool | None = None
+    user: UserInfo | None = None
+    audiences: list[str] | None = None
+
+
+class AccessStatus(msgspec.Struct):
+    allowed: bool | None
+    denied: bool | None = None
+
+
 class ReviewError(Exception):
-    """The answer is no review.  Quotes nothing of it."""
+    """The response is no review.  Quotes nothing of it."""
 
 
 class UnfitUserError(ReviewError):
-    """The answer names a user for whom no request can be forwarded."""
+    """The response names a user for whom no request can be forwarded."""
 
 
 NO_ANSWER = (UpstreamApiError, ReviewError, AskFailedError)
 
 
 class Reviews(Generic[V]):
-    """Asks the upstream for reviews of a kind, and caches the answers; `now_s` is monotonic."""
+    """Asks the upstream for reviews of a kind, and caches the responses; `now_s` is monotonic."""
 
     def __init__(
         self, api: UpstreamApi, settings: ReviewSettings, now_s: Callable[[], float]
@@ -86,7 +106,7 @@ class Reviews(Generic[V]):
     async def _answer(
         self, secret: bytes, address: str, asked: Callable[[], dict[str, Any]], path: str
     ) -> CachedAnswer[V]:
-        """The answer to a review, which is made only if asked; raises one of `NO_ANSWER`."""
+        """The response to a review, which is made only if asked; raises one of `NO_ANSWER`."""
 
         async def ask(has_last: bool) -> tuple[V, float]:
             answer = await self._api.post(path, asked(), address, comes_first=has_last)
@@ -142,8 +162,6 @@ class TokenReviews(Reviews[Verdict]):
 
 
 class AccessReviews(Reviews[bool]):
-    """Asks the upstream who may do what."""
-
     # The last user and a digest of theirs: users can have thousands of groups, and are asked about
     # once for each thing that they want.
     _user: User | None = None
@@ -163,7 +181,7 @@ class AccessReviews(Reviews[bool]):
         return 0.0 if kept is None else kept.until_s - self._now_s()
 
     async def review(self, user: User, access: Access, address: str) -> bool | None:
-        """The upstream's word; None if it does not answer, of which its API warns.
+        """Whether the upstream allows it; None if it does not respond.
 
         The user has all groups that count, virtual ones included.
         """
@@ -188,7 +206,6 @@ class AccessReviews(Reviews[bool]):
 
 
 def question(user: User, access: Access) -> dict[str, Any]:
-    """The SubjectAccessReview that asks."""
     spec: dict[str, Any] = {
         "user": user.name,
         "groups": list(user.groups),
@@ -202,73 +219,39 @@ def question(user: User, access: Access) -> dict[str, Any]:
 
 
 def is_allowed(answer: dict[str, Any]) -> bool:
-    """The answer of a SubjectAccessReview, no if it says both, or ReviewError."""
-    status = _status_of(answer, ACCESS_REVIEW)
-    if "allowed" not in status:
-        raise ReviewError("status.allowed is missing")
-    is_denied = _flag(status.get("denied"), "status.denied")
-    return _flag(status["allowed"], "status.allowed") and not is_denied
+    """The verdict of a SubjectAccessReview, no if it says both, or ReviewError."""
+    status = _status_of(answer, ACCESS_REVIEW, AccessStatus)
+    return bool(status.allowed) and not status.denied
 
 
 def verdict_of(answer: dict[str, Any], lifetime_s: float) -> Verdict:
     """The verdict of a TokenReview; `status.error` is not quoted, as it might quote the token."""
-    status = _status_of(answer, TOKEN_REVIEW)
-    _texts(status.get("audiences"), "status.audiences")
-    if not _flag(status.get("authenticated"), "status.authenticated"):
+    status = _status_of(answer, TOKEN_REVIEW, TokenStatus)
+    if not status.authenticated:
         return Verdict(None, lifetime_s, "the upstream says that the token has no user")
-    return Verdict(_user_of(status.get("user")), lifetime_s)
+    return Verdict(_user_of(status.user), lifetime_s)
 
 
-def _status_of(answer: dict[str, Any], kind: ReviewKind) -> dict[str, Any]:
-    if answer.get("apiVersion") != kind.api_version or answer.get("kind") != kind.kind:
-        raise ReviewError(f"the answer is no {kind.kind} of {kind.api_version}")
-    status = answer.get("status")
-    if not isinstance(status, dict):
-        raise ReviewError("status is missing or no object")
-    return status
+def _status_of(answer: dict[str, Any], review: ReviewKind, kind: type[S]) -> S:
+    if answer.get("apiVersion") != review.api_version or answer.get("kind") != review.kind:
+        raise ReviewError(f"the answer is no {review.kind} of {review.api_version}")
+    try:
+        return msgspec.convert(answer.get("status"), kind)
+    except msgspec.ValidationError as error:
+        raise ReviewError(f"status: {error}") from None
 
 
-def _user_of(info: object) -> User:
-    if not isinstance(info, dict):
-        raise ReviewError("status.user is missing or no object")
-    name = _text(info.get("username"), "status.user.username")
-    if not name:
+def _user_of(info: UserInfo | None) -> User:
+    if info is None:
+        raise ReviewError("status.user is missing")
+    if not info.username:
         raise UnfitUserError("status.user.username is empty")
-    uid = _text(info.get("uid"), "status.user.uid")
-    groups = _texts(info.get("groups"), "status.user.groups")
-    extra = info.get("extra")
-    if not isinstance(extra, dict | None):
-        raise ReviewError("status.user.extra is no object")
-    by_key = {
-        _text(key, "a key of status.user.extra"): _texts(values, "a value of status.user.extra")
-        for key, values in (extra or {}).items()
-    }
-    of_extra = sum(len(key) + sum(map(len, values)) for key, values in by_key.items())
-    if len(name) + len(uid) + sum(map(len, groups)) + of_extra > MAX_USER_CHARACTERS:
+    extra = [(key, tuple(values or ())) for key, values in (info.extra or {}).items()]
+    user = User(info.username, tuple(info.groups or ()), info.uid or "", tuple(extra))
+    texts = [user.name, user.uid, *user.groups]
+    texts += [text for key, values in extra for text in (key, *values)]
+    if any(map(UNFIT.search, texts)):
+        raise UnfitUserError("status.user has control characters")
+    if sum(map(len, texts)) > MAX_USER_CHARACTERS:
         raise UnfitUserError(f"status.user has more than {MAX_USER_CHARACTERS} characters")
-    return User(name, groups, uid, tuple(by_key.items()))
-
-
-def _flag(value: object, where: str) -> bool:
-    """A boolean, or ReviewError; false if it is left out, as in Go."""
-    if not isinstance(value, bool | None):
-        raise ReviewError(f"{where} is no boolean")
-    return bool(value)
-
-
-def _text(value: object, where: str) -> str:
-    """A text, or ReviewError; "" if it is left out.  UnfitUserError if no header can carry it."""
-    if not isinstance(value, str | None):
-        raise ReviewError(f"{where} is no text")
-    if value and UNFIT.search(value):
-        raise UnfitUserError(f"{where} has control characters")
-    return value or ""
-
-
-def _texts(value: object, where: str) -> tuple[str, ...]:
-    """A list of texts, or ReviewError; empty if it is left out."""
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise ReviewError(f"{where} is no list of texts")
-    return tuple(_text(each, where) for each in value)
+    return user

@@ -1,9 +1,8 @@
 """Files of bearer tokens and of API keys: CSV of secret,user,uid,"group1,group2".
 
 Tokens are kube-apiserver's static ones.  API keys are known by their SHA-256: who reads the file
-learns no key, as long as keys are random: it takes no time to try guesses, so a password that
-somebody has chosen is no key.  For the same reason a check takes a microsecond, and wrong keys
-cannot keep the proxy busy.
+learns no key, as long as keys are random.  A check takes a microsecond, so wrong keys cannot keep
+the proxy busy; a chosen password could be guessed and is no key.
 
 A file is read as by Go's `encoding/csv`: no comments; empty lines do not count; a field is quoted
 as a whole or not at all; a quote in a quoted field is doubled.  Stricter than kube-apiserver: an
@@ -30,11 +29,10 @@ from apfproxy.request.attributes import ANONYMOUS, User
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_FILE_BYTES = 1 << 24
-"""A hundred thousand tokens; a larger file is no token file."""
+MAX_FILE_BYTES = 1 << 24  # a hundred thousand tokens
 
+# Possessive, so that each character is looked at once.
 FIELD = re.compile(r'"((?:[^"]|"")*+)"|([^",\n]*+)')
-"""A field; possessive, so that each character is looked at once."""
 DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 OF_NOTHING = hashlib.sha256().digest()
 FOREVER_S = float("inf")
@@ -61,8 +59,8 @@ class SecretFileError(ValueError):
 class SecretFile:
     """Verdicts on the secrets of a file, by digests of them; none before `load`.
 
-    Errors call the first column `column`, and the secret `what`; `unknown` is the verdict
-    on all others.
+    Errors call the first column `column`, and the secret `what`; `unknown` is the verdict on all
+    others.
     """
 
     def __init__(self, path: str | Path, column: str, what: str, unknown: Verdict) -> None:
@@ -91,7 +89,6 @@ class SecretFile:
         self._verdicts = verdicts
 
     def check(self, token: str) -> Verdict:
-        """The verdict, until another content is taken."""
         raise NotImplementedError
 
     async def review(self, token: str, address: str) -> Verdict:  # noqa: ARG002  the protocol's
@@ -204,7 +201,6 @@ class ApiKeys(SecretFile):
         return digest
 
     def find(self, key: bytes) -> Verdict:
-        """The verdict on a key, until another content is taken."""
         found = self._verdicts.get(hashlib.sha256(key).digest())
         if found is not None:
             return found
@@ -222,7 +218,6 @@ class BasicKeys:
         self._keys = keys
 
     def check(self, token: str) -> Verdict:
-        """The verdict on user name and key in Base64, until the file changes."""
         try:
             name, password = user_and_password(token)
         except BasicError as error:

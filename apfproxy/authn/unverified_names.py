@@ -1,9 +1,9 @@
 """Names of anonymous clients that are not verified, which tell their flows apart.
 
 Such a name is for flow control and the log alone.  Its user is in `system:unauthenticated` and in
-no other group, may not impersonate, and stays `system:anonymous` for the server behind.  A prefix
-says where the name is from, so that no client can take a name of another kind, nor one that begins
-with `system:`.  Yet a client that knows a name can send it, and one client can send many.
+no other group, may not impersonate, and stays `system:anonymous` for the upstream.  A prefix says
+where the name is from, so that no client can take a name of another kind, nor one that begins with
+`system:`.  Yet a client that knows a name can send it, and one client can send many.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
     from apfproxy.base.clock import Clock
 
 NS_PER_S = 1_000_000_000
+# A name keeps its place for so long after it was seen: clients that are there ask more often.
 LEASE_NS = 30 * NS_PER_S
-"""For which a name keeps its place after it was seen: clients that are there ask more often."""
+# A name is admitted again after this: before another can have its place.
 RENEWAL_NS = LEASE_NS // 2
-"""After which a name is admitted again: before another can have its place."""
-MAX_PLACES = 8192
-"""Places of all addresses: 1.6 MB, and some milliseconds to free when all end at once."""
+MAX_PLACES = 8192  # of all addresses: 1.6 MB, and some milliseconds to free when all end at once
 
 logger = logging.getLogger(__name__)
 
@@ -31,10 +30,10 @@ logger = logging.getLogger(__name__)
 class NamesOfAddresses:
     """Bounds how many flows one address can have by names that are not verified.
 
-    A client with a new name in each request would else have the part of as many clients.  A name
-    holds its place for `LEASE_NS` after it was admitted last; what an address shows beyond its
-    places is no name, so an address has one flow more than places at most.  All places together are
-    bounded, too: they keep hashes, 200 bytes each.  One address has `most` at most, >= 1.
+    A client with a new name in each request would else have the share of as many clients.  A name
+    holds its place for `LEASE_NS` after it was admitted last; further names of an address are one
+    flow.  One address has `most` places at most, >= 1.  All places together are bounded, too: they
+    keep hashes, 200 bytes each.
     """
 
     def __init__(self, most: int, clock: Clock) -> None:

@@ -1,16 +1,15 @@
 """The proxy's own questions to the upstream's API: small objects posted and answered as JSON.
 
 Few are sent at a time and few wait, so that a flood of unknown tokens cannot become one of reviews;
-clients' addresses take turns (`fair_line`).  Answers are bounded in size and time.  Errors quote
-neither question nor answer, as either may hold a token.
+clients' addresses take turns (`fair_line`).  Errors quote neither question nor response, as either
+may hold a token; errors of the client library, which may hold one too, are neither shown nor
+chained.
 
 A question is asked again after a temporary failure, with the delays of Kubernetes' webhooks
 (kubernetes/apiserver, pkg/util/webhook/webhook.go), within its time limit.  If there is another
 server, it is asked next, the first time at once, and no attempt but the last may take all the time.
 
-Answers are not trusted: not decompressed, which could make a small one large, redirects not
-followed, cookies not kept.  Errors of the client library, which may hold the head of the request,
-and so a token, are neither shown nor chained.
+Responses are not trusted: bounded, not decompressed, redirects not followed, cookies not kept.
 """
 
 from __future__ import annotations
@@ -39,20 +38,16 @@ if TYPE_CHECKING:
 
     from apfproxy.settings import EndpointAddress
 
+# A review repeats the token, 16 KiB at most, and may name thousands of groups.
 MAX_ANSWER_BYTES = 1 << 20
-"""A review repeats the token, 16 KiB at most, and may name thousands of groups."""
-MAX_WAITING_PER_SLOT = 64
-"""Waiting questions per one under way: at 10 ms each the last one waits 0.6 s."""
-MAX_ATTEMPTS = 3
-"""Kubernetes tries five times, for 6 s in all; here a client waits."""
+MAX_WAITING_PER_SLOT = 64  # at 10 ms each the last one waits 0.6 s
+MAX_ATTEMPTS = 3  # Kubernetes tries five times, for 6 s in all; here a client waits
 FIRST_DELAY_S = 0.5
 DELAY_FACTOR = 1.5
-DELAY_JITTER = 0.2
-"""The random part by which a delay is longer, so that not all come again at once."""
+DELAY_JITTER = 0.2  # the random part by which a delay is longer, so that not all come again at once
 
 OK_STATUSES = frozenset({200, 201, 202})
-PASSING_STATUSES = frozenset({429, 500, 502, 503, 504})
-"""Temporary failures."""
+PASSING_STATUSES = frozenset({429, 500, 502, 503, 504})  # temporary failures
 ACCESS_STATUSES = frozenset({401, 403})
 CLOSED = "the proxy is about to end"
 FORBIDDEN_HINT = "; bind the proxy's own user to the cluster role system:auth-delegator"
@@ -63,14 +58,12 @@ logger = logging.getLogger(__name__)
 class Unasked(enum.StrEnum):
     """Why a question was never sent; also the `reason` label of a metric."""
 
-    QUEUE_FULL = "queue-full"
-    """Too many were waiting."""
-    TIME_OUT = "time-out"
-    """Its turn did not come in time."""
+    QUEUE_FULL = "queue-full"  # too many were waiting
+    TIME_OUT = "time-out"  # its turn did not come in time
 
 
 class UpstreamApiError(Exception):
-    """The upstream's API gave no usable answer; if that `may_pass`, it may help to ask again."""
+    """The upstream's API gave no usable response; if that `may_pass`, it may help to ask again."""
 
     def __init__(self, what: str, *, may_pass: bool = False) -> None:
         super().__init__(what)
@@ -81,15 +74,19 @@ class UpstreamApi:
     """The API of one upstream.
 
     Args:
-        choose: The server to ask next, which is not the one given if there is another; None if
-            none is known.
+        choose: The server to ask next, which is not the one given if there is another; None if none
+            is known.
         ssl_context: The current TLS settings; None for the system's.
         token: The proxy's own current bearer token, if it has one.
-        max_concurrent: Questions under way; `MAX_WAITING_PER_SLOT` times as many may wait.  Its
-            default and the next one's are in `settings.authentication.ReviewSettings`.
+        max_concurrent: Questions under way; `MAX_WAITING_PER_SLOT` times as many may wait.
         timeout_s: For one question, with its waiting and all attempts.
         server_name: In the servers' certificates, if not that of `choose`, or the address.
         host: The Host field, if not that of the address.
+
+    Attributes:
+        line: Questions that wait or are under way.
+        stand_ins_total: Times that a cached response stood in for a new one; the caches count them.
+        problem: Why the last question had no response; None if it had one.
     """
 
     def __init__(
@@ -109,7 +106,6 @@ class UpstreamApi:
         self._ssl_context = ssl_context
         self._token = token
         self.line = FairLine(max_concurrent, max_concurrent * MAX_WAITING_PER_SLOT)
-        """Questions that wait or are under way."""
         self._timeout_s = timeout_s
         self._server_name = server_name
         self._host = host
@@ -122,9 +118,7 @@ class UpstreamApi:
         self.failures_total = 0
         self.unasked_total: dict[str, int] = dict.fromkeys(Unasked, 0)
         self.stand_ins_total = 0
-        """Times that a cached answer stood in for a new one; the caches count them here."""
         self.problem: str | None = None
-        """Why the last question had no answer; None if it had one."""
 
     async def post(
         self, path: str, obj: object, address: str = "", *, comes_first: bool = False
@@ -276,7 +270,7 @@ def new_session(
     headers: Mapping[str, str] | None = None,
     socket_path: str = "",
 ) -> aiohttp.ClientSession:
-    """A session that uses nothing of the environment or of earlier answers.
+    """A session that uses nothing of the environment or of earlier responses.
 
     With a path it connects to that Unix socket, whatever the URLs say.
     """
@@ -291,7 +285,7 @@ def new_session(
 
 
 async def bounded_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes | None:
-    """The body of an answer; None if it is longer than that."""
+    """The body of a response; None if it is longer than that."""
     data = bytearray()
     async for piece in response.content.iter_any():
         data += piece
@@ -301,7 +295,6 @@ async def bounded_body(response: aiohttp.ClientResponse, max_bytes: int) -> byte
 
 
 def connect_failure(error: aiohttp.ClientConnectorError) -> str:
-    """Why no connection came about, in a few words."""
     number = error.errno or 0
     # asyncio's text for an errno of the system has the address in it.  Numbers of name resolution,
     # below zero, and of OpenSSL are none of the system, and have useful texts.

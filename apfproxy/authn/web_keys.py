@@ -49,12 +49,10 @@ from apfproxy.settings.contradictions import url_problem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAX_SET_BYTES = 1 << 20
-"""As kube-apiserver; real sets have a few KiB."""
-MAX_KEYS = 32
-"""A token that names no key is tried against all of them; issuers publish two to five."""
+MAX_SET_BYTES = 1 << 20  # as kube-apiserver; real sets have a few KiB
+MAX_KEYS = 32  # a token that names no key is tried against all; issuers publish two to five
+# Shorter ones are forgeable (RFC 7518, 3.3), longer ones slow to check.
 MIN_RSA_BITS, MAX_RSA_BITS = 2048, 16384
-"""Shorter ones are forgeable (RFC 7518, 3.3), longer ones slow to check."""
 
 RSA_ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 CURVE_ALGORITHMS = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
@@ -67,21 +65,17 @@ JWK_READERS: dict[str, Callable[[dict[str, Any]], object]] = {
     "EC": ECAlgorithm.from_jwk,
     "OKP": OKPAlgorithm.from_jwk,
 }
-"""By `kty`."""
 
 DISCOVERY_PATH = "/.well-known/openid-configuration"
 
-TIMEOUT_S = 10.0
-"""The limit of one fetch, with both documents and their redirects."""
+TIMEOUT_S = 10.0  # of one fetch, with both documents and their redirects
+# Keys in use are fetched again after this; kube-apiserver's discovery says one hour.
 REFRESH_S = 600.0
-"""Keys in use are fetched again after this; kube-apiserver's discovery says one hour."""
-REFETCH_S = 10.0
-"""Between attempts while there are keys, as in kube-apiserver."""
+REFETCH_S = 10.0  # between attempts while there are keys, as in kube-apiserver
+# Between attempts while there are none: every token of the issuer is refused.
 FIRST_REFETCH_S = 1.0
-"""Between attempts while there are none, and every token of the issuer is refused."""
 MAX_REDIRECTS = 3
-NOT_FETCHED = "not fetched yet"
-"""The problem of keys that were not needed so far."""
+NOT_FETCHED = "not fetched yet"  # the problem of keys that were not needed yet
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -110,8 +104,6 @@ class WebKey:
 
 @dataclass(frozen=True, slots=True)
 class KeySet:
-    """The keys of one issuer."""
-
     keys: tuple[WebKey, ...] = ()
 
     def has_kid(self, kid: str | None) -> bool:
@@ -120,8 +112,8 @@ class KeySet:
     def candidates(self, kid: str | None, algorithm: str) -> tuple[WebKey, ...]:
         """The keys of this algorithm that may have signed a token whose header names `kid`.
 
-        Those of that name, or if there is none those whose name the set does not declare; all if
-        the token names no key.
+        These are those of that name, or else those whose name the set does not declare; all if the
+        token names no key.
         """
         keys = self.keys
         if kid is not None:
@@ -132,12 +124,14 @@ class KeySet:
 
 
 class KeySource:
-    """Where the keys of an issuer come from; as it is, keys that are not fetched."""
+    """The source of an issuer's keys; as it is, keys that are not fetched.
+
+    `problem` says why the keys may not be those that the issuer has; "" if they are.
+    """
 
     def __init__(self) -> None:
         self._keys = KeySet()
         self.problem = ""
-        """Why the keys may not be those that the issuer has; "" if they are."""
 
     def current(self) -> KeySet:
         return self._keys
@@ -241,7 +235,7 @@ def _parse_jwks(data: bytes, where: str) -> KeySet:
 
 
 def _jwk_key(member: dict[str, Any]) -> WebKey | None:
-    """The key of a member of a JWKS; None if it is none that checks signatures of tokens."""
+    """The key of a member of a JWKS; None if it checks no signatures of tokens."""
     operations, kid = member.get("key_ops", ["verify"]), member.get("kid")
     read = JWK_READERS.get(str(member.get("kty")))
     if (

@@ -93,7 +93,7 @@ class ApiCredentials:
         self._wall_s = wall_s
         self._given = Credential()  # by the program
         self._is_due = access.program is not None  # whether it is to be run
-        # Of the token that was used last.
+        # The lifetime of the token that was used last.
         self._lifetime: tuple[bytes, Lifetime | None] = (b"", None)
         self._lock = asyncio.Lock()
         self._fingerprint = fingerprint(access.paths)
