@@ -1,7 +1,4 @@
-"""Makes connections to a server behind, and says why one cannot be made.
-
-The reason is for the client, for operators and for counters.
-"""
+"""Makes connections to a server behind, and says why one cannot be made."""
 
 from __future__ import annotations
 
@@ -24,11 +21,10 @@ if TYPE_CHECKING:
 KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 15_000}
 """Seconds without a word before the first probe (as in Go), between probes, probes without a
 response; and milliseconds for which what was sent may stay unacknowledged."""
+# Errors that are the upstream's; the second is that of a host that cannot be a name.
 CONNECT_ERRORS = (OSError, ValueError)
-"""Errors that are the upstream's; the second is that of a host that cannot be a name."""
 
-CONNECTION, TLS_HANDSHAKE = "connection", "TLS handshake"
-"""The steps of connecting."""
+CONNECTION, TLS_HANDSHAKE = "connection", "TLS handshake"  # the steps of connecting
 
 WRONG_SETTINGS = {
     **dict.fromkeys((2, 18, 19, 20, 21), "; upstream.tls.caFile"),  # no known CA has signed it

@@ -37,8 +37,8 @@ class UpstreamCounters:
         answers: By the status code, final ones only.
         failures: Requests without a response, and responses that it cut short, by how.
         head_ns: From a request's dispatch to the head of the response.
-        telling: The failures that tell of the server: not those that a client has brought about
-            by giving it no time.  `last_failure` and `last_problem` are of the newest one.
+        telling: The failures that tell of the server: not those that a client has brought about by
+            giving it no time.  `last_failure` and `last_problem` are of the newest one.
     """
 
     answers: dict[int, int] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class PoolCounters:
     """The counters of all connections of one pool.
 
     Attributes:
-        handshakes: That succeeded, by kind; those of probes, too.
+        handshakes: By kind; those of probes, too.
         rebalanced: Watches that were ended so that others of the servers get them.
         unattributed: What servers did that are gone, and the failures of requests that had none.
     """

@@ -1,10 +1,10 @@
 """The addresses of a DNS name as endpoints: each A and AAAA record that the system resolves.
 
-1. The name is asked for again after an interval, with jitter.  The system's resolver does not tell
-   how long an answer is valid.
-2. An answer that fails or is empty leaves the known endpoints in use; pauses grow then.
-3. A question cannot be given up once the system has it.  It is asked in a thread of its own, one at
-   a time for a name, so that a resolver that hangs holds neither the event loop nor other threads.
+1. The name is resolved again after an interval, with jitter: the system's resolver does not tell
+   for how long a response is valid.
+2. A response that fails or is empty leaves the known endpoints in use; pauses grow then.
+3. A lookup cannot be given up once the system has it.  It runs in a thread of its own, one at a
+   time for a name, so that a resolver that hangs holds neither the event loop nor other threads.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     Answer = tuple[str, ...] | Exception
 
 ANSWER_S = 10.0  # the system's resolver asks twice for 5 s each by default
+# The part by which an interval is longer or shorter, so that many proxies do not ask at once.
 JITTER = 0.1
-"""The part by which an interval is longer or shorter, so that many proxies do not ask at once."""
 FIRST_PAUSE_S = 1.0  # after a failure; twice as long after each further one, up to the interval
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Resolver:
         self._asking: dict[str, asyncio.Future[Answer]] = {}
 
     def ask(self, host: str) -> asyncio.Future[Answer]:
-        """The answer to come, or the error, which several may wait for: none cancels it."""
+        """The addresses or the error to come, which several may wait for: none cancels it."""
         asking = self._asking.get(host)
         if asking is None:
             loop = asyncio.get_running_loop()
@@ -104,7 +104,7 @@ class DnsEndpoints:
         self._why: str | None = None
 
     def problem(self) -> str | None:
-        """Why the endpoints may be others by now; None while they are those of the last answer."""
+        """Why the endpoints may be others by now; None while they are of the last response."""
         return None if self._why is None else f"{self.name}: {self._why}; {self.found.kept}"
 
     async def run(self) -> None:
@@ -142,7 +142,7 @@ class DnsEndpoints:
             logger.warning("%s: %s; %s", self.name, what, self.found.kept)
 
     def leave(self, servers: Collection[str]) -> None:
-        """Ask none of the servers anyway; a source that asks an API does more here, and below."""
+        """Do nothing; a source that asks an API does more here, and below."""
 
     async def close(self) -> None:
         """End nothing, as nothing is left."""
@@ -152,7 +152,6 @@ class DnsEndpoints:
 
 
 def why(answer: Answer) -> str:
-    """Why an answer is of no use."""
     if isinstance(answer, tuple):
         return "cannot be resolved: the name has no address"
     if isinstance(answer, UnicodeError):

@@ -64,7 +64,7 @@ _MAX_INTERIM_RESPONSES = 32  # 1xx responses to one request; Go's transport stop
 
 
 class EndpointState(enum.StrEnum):
-    """How an endpoint is, and so whether it gets requests."""
+    """The state of an endpoint, and so whether it gets requests."""
 
     # Gets requests, but where there are checks, only until another one is known to be well.
     UNKNOWN = "unknown"
@@ -90,7 +90,6 @@ TRANSITIONS = {
     FAILING: {"recover": UP, "forget": UNKNOWN, "drain": DRAINING},
     DRAINING: {},
 }
-"""State to event to the next state."""
 
 LEARN: Final = Event("learn", TRANSITIONS)  # requests, or the first check, say that it is well
 JOIN: Final = Event("join", TRANSITIONS)
@@ -312,8 +311,7 @@ class UpstreamConnection:
     """One connection, which the pool gives to one exchange at a time.
 
     Attributes:
-        sink: What takes the awaited response, such as an exchange's relay; None while it is idle.
-        is_write_paused: Whether the server is slow to take the request's body.
+        sink: Takes the awaited response, such as an exchange's relay; None while it is idle.
         tunnelled: The relay whose tunnel has the transport, which is `sink` no more.
         was_used: Whether a request had its response on it.
     """

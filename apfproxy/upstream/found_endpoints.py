@@ -85,13 +85,12 @@ class FoundEndpoints:
 
 
 def place(endpoint: EndpointAddress) -> tuple[int, int, int]:
-    """Where an endpoint stands among others: IPv4 first, in the order of the numbers."""
+    """The place of an endpoint among others: IPv4 first, in the order of the numbers."""
     host = ipaddress.ip_address(endpoint.address.host)
     return host.version, int(host), endpoint.address.port
 
 
 def listed(endpoints: tuple[EndpointAddress, ...]) -> str:
-    """Their addresses, in a line of bounded length."""
     shown = ", ".join(str(each.address) for each in endpoints[:MAX_SHOWN])
     more = len(endpoints) - MAX_SHOWN
     return f"{shown} and {more} more" if more > 0 else shown

@@ -92,7 +92,6 @@ ANSWER_FAILURES = frozenset({UpstreamFailure.ANSWER_TIMEOUT, UpstreamFailure.BRO
 NS_PER_S = 1_000_000_000
 
 Problem = tuple[UpstreamFailure | None, str]
-"""How a server fails, None if by its responses; and the same in words."""
 
 
 @dataclass(frozen=True, slots=True)

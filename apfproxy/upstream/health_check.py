@@ -10,15 +10,12 @@ from apfproxy.http.read_buffer import READS
 from apfproxy.upstream.counters import UpstreamFailure
 
 _VERSIONS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
-_CODE_END: Final = 12
-"""A status line has the version, a space and three digits; no more of a response is read."""
+_CODE_END: Final = 12  # the version, a space and three digits; no more of a response is read
+# The check is wrong, not the server, unless others have a good response.
 REFUSALS: Final = frozenset({401, 403, 404})
-"""They say that the check is wrong, not the server, unless others have a good response."""
 
 
 class NoAnswerError(OSError):
-    """A connection, but no response."""
-
     def __init__(self, kind: UpstreamFailure, problem: str) -> None:
         super().__init__(problem)
         self.kind = kind
@@ -76,7 +73,6 @@ def question(method: str, path: str, host: str, lines: bytes = b"") -> bytes:
 
 
 def status_text(status: int) -> str:
-    """A status code with what it means, if it has a meaning."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:

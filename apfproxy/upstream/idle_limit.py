@@ -19,16 +19,13 @@ from typing import Final
 
 MIN_AGE_NS: Final = 250_000_000  # no server closes idle connections sooner; one that ends does
 MOMENT_NS: Final = 250_000_000  # in which a server that ends closes its connections
-ENDING_NS: Final = 10_000_000_000
-"""A server that is gone was ending for so long before."""
+ENDING_NS: Final = 10_000_000_000  # a server that is gone was ending for so long before
 FORGOTTEN_NS: Final = 600_000_000_000  # after this time connections are tried that are twice as old
 _MOST_DOUBLINGS: Final = 20
 _TIMEOUT: Final = re.compile(rb"timeout[ \t]*=[ \t]*\"?([0-9]{1,9})", re.IGNORECASE)
 
 
 class IdleLimit:
-    """The lessons of one server."""
-
     def __init__(self) -> None:
         self._announced_ns = 0  # by its field; 0 for never
         self._limit_ns = 0  # learned; 0 for none

@@ -35,8 +35,7 @@ MINUTE_S = 60.0
 PERIOD_S = 6.0  # so that a minute's share is ended bit by bit
 STALE_S = 60.0
 OLD_S = 60.0  # clients ask for watches of five to ten minutes
-SLACK = 0.1
-"""The share of its part that an endpoint may have beyond it: two random choices do no better."""
+SLACK = 0.1  # an endpoint may have so much of its part beyond it: two random choices do no better
 
 
 class Rebalancing:
@@ -106,7 +105,6 @@ class Rebalancing:
 
 
 def watches_of(endpoint: Endpoint) -> list[ResponseSink]:
-    """The watches that an endpoint has; it looks at each connection."""
     sinks = [each.tunnelled or each.sink for each in endpoint.open]
     return [each for each in sinks if each is not None and each.watching_ns]
 

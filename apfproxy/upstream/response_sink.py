@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ResponseSink(ABC):
-    """Takes the parts of one response, in their order."""
-
     __slots__ = ()
 
     @property
@@ -72,8 +70,8 @@ class ResponseSink(ABC):
         """The connection is gone before the response was whole.
 
         `may_retry` says that no byte of a response came, and either the connection had been used
-        before, so that the server probably closed it before it saw the request, or there is
-        another server.
+        before, so that the server probably closed it before it saw the request, or there is another
+        server.
         """
 
     @abstractmethod

@@ -1,12 +1,12 @@
 """TLS towards the servers behind: contexts, and sessions which new connections take up again.
 
-A connection keeps the context with which it began; a new one is for new connections only.  With a
-session that is taken up the handshake is shorter:
+A connection keeps the context with which it began.  With a session that is taken up the handshake
+is shorter:
 
 1. A session is of one server and one context: another server, CA, name or certificate of the proxy
    begins with none.
-2. In a session that is taken up, the server's certificate is not shown again, let alone checked.
-   So a session is used for `MAX_AGE_S` after it was, and no longer than the certificate is valid.
+2. In a session that is taken up, the server's certificate is not checked again.  So a session is
+   used for `MAX_AGE_S` after it was, and no longer than the certificate is valid.
 3. Some servers end a handshake with an error because it takes a session up.  So after one that
    failed, no session from before is used.
 """
@@ -83,8 +83,8 @@ class ClientTls:
 class SessionContext(ssl.SSLContext):
     """Stands before a context that servers share, remembers one server's session, and offers it.
 
-    Event loops know nothing of sessions: all that they do with a context is to call `wrap_bio`.
-    The context that is `shared` decides everything else.
+    Event loops only call `wrap_bio` of a context.  The one that is `shared` decides everything
+    else.
     """
 
     def __new__(cls, shared: ssl.SSLContext) -> Self:  # noqa: ARG004  the base takes a protocol
