@@ -111,30 +111,6 @@ async def test_gone() -> None:
     assert (1, 0) == (asked.line.under_way, asked.line.waiting)
 
 
-async def test_turn_as_it_is_given_up() -> None:
-    asked = Asked(FairLine(1, 8))
-    first, second, third = [await asked.ask("a") for _ in range(3)]
-    asked.line.leave(first)
-    asked.waits[second].cancel()
-    await asyncio.sleep(0)
-    asked.line.leave(second)
-    await steps()
-
-    assert third.is_under_way
-    assert 1 == asked.line.under_way
-
-
-async def test_further_turns_of_a_place() -> None:
-    line = FairLine(1, 8)
-    place = Place("a")
-    for turn in (1, 2):
-        await line.wait(place)
-        assert (turn, 1) == (place.turns, line.under_way)
-        line.leave(place)
-
-    assert 0 == line.under_way
-
-
 STEPS = st.sampled_from(["ask", "first", "end", "gone"])
 
 

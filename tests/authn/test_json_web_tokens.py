@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hmac
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +51,9 @@ NOW_S = 1_800_000_000
 FOREVER = float("inf")
 NO_TIMES: tuple[Any, ...] = ("1", True, [1], {}, -1, 10**400, 1 << 63)
 SETTINGS = JwtSettings(issuer=ISSUER, audiences=("kubernetes", "apfproxy"))
+PEOPLE = JwtSettings(
+    issuer=ISSUER, audiences=("kubernetes",), groups_claim="groups", username_claim="email"
+)
 ACCOUNTS = JwtSettings(issuer=ISSUER, is_service_account_issuer=True)
 LEGACY_ACCOUNTS = JwtSettings(
     issuer=LEGACY_ISSUER, is_service_account_issuer=True, keys_file="sa.pub"
@@ -107,12 +109,6 @@ async def test_algorithms(algorithm: str, is_named: bool) -> None:
     token = signed(CLAIMS, NAMED_KEYS[kid], algorithm, kid=kid if is_named else None)
 
     assert Verdict(JANE, 60) == tokens().check(token) == await tokens().review(token, ADDRESS)
-
-
-def hmac_of_public_key() -> str:
-    signing_input = f"{part({'alg': 'HS256', 'kid': 'RS'})}.{part(CLAIMS)}"
-    mac = hmac.digest(public_pem(RSA_KEY), signing_input.encode(), "sha256")
-    return f"{signing_input}.{part(mac)}"
 
 
 def bit_flipped(token: str, index: int) -> str:
@@ -237,10 +233,6 @@ def test_not_signed(token: str) -> None:
     assert expected == tokens().check(token)
 
 
-def test_public_key_as_shared_secret() -> None:
-    assert "header that is not taken" in verdict_of(hmac_of_public_key()).problem
-
-
 def verdict_of(token: str, settings: JwtSettings = SETTINGS, now_s: float = NOW_S) -> Verdict:
     verdict = tokens(settings, now_s=now_s).check(token)
     assert verdict is not None
@@ -289,12 +281,6 @@ def test_nobody(changes: dict[str, Any], lifetime_s: float, problem: str) -> Non
 
     assert (None, lifetime_s) == (verdict.user, verdict.lifetime_s)
     assert problem in verdict.problem
-
-
-def test_infinite_time() -> None:
-    data = json.dumps({**CLAIMS, "exp": 0}).replace('"exp": 0', '"exp": 1e999').encode()
-
-    assert "exp is no time" in verdict_of(signed(data)).problem
 
 
 @pytest.mark.parametrize(
@@ -429,8 +415,13 @@ BASE64 = st.binary(max_size=60).map(
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
-    max_leaves=5,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["namespace", "serviceaccount", "pod", "node", "name", "uid"]), inner
+        )
+    ),
+    max_leaves=6,
 )
 
 
@@ -439,7 +430,9 @@ def is_verdict(settings: JwtSettings, token: str) -> bool:
     known = JsonWebTokens(settings, Keys(later=PUBLISHED), lambda: NOW_S)
     assert isinstance(known.check(token), Verdict | None)
     verdict = asyncio.run(known.review(token, ADDRESS))
-    return isinstance(verdict, Verdict) and verdict == known.check(token)
+    assert isinstance(verdict, Verdict)
+    assert verdict.user is None or verdict.user.name.encode()
+    return verdict == known.check(token)
 
 
 @given(
@@ -454,9 +447,12 @@ def test_any_text(token: str) -> None:
 @given(
     header=st.dictionaries(st.sampled_from(["alg", "kid", "crit", "typ", "jwk", "b64"]), JSON),
     claims=st.dictionaries(
-        st.sampled_from(["iss", "aud", "exp", "nbf", "iat", "sub", "kubernetes.io"]), JSON
+        st.sampled_from(
+            (*CLAIMS, "nbf", "iat", "jti", "email", "email_verified", "groups", "kubernetes.io")
+        ),
+        JSON,
     ),
-    settings=st.sampled_from([SETTINGS, ACCOUNTS]),
+    settings=st.sampled_from([SETTINGS, PEOPLE, ACCOUNTS]),
 )
 def test_any_claims(header: dict[str, Any], claims: dict[str, Any], settings: JwtSettings) -> None:
     for one in ({**ACCOUNT_CLAIMS, **claims}, claims):

@@ -91,15 +91,6 @@ def test_hash_in_place_of_a_token() -> None:
     assert tokens.check(sha256("secret")).user == User("j", (), "7")
 
 
-def test_reload() -> None:
-    tokens = taken(b"old,j,7\nboth,j,7\n")
-    tokens.take(b"new,k,8\nboth,k,8\n")
-
-    assert [None, "k", "k"] == [
-        user and user.name for user in (tokens.check(t).user for t in ("old", "new", "both"))
-    ]
-
-
 def test_no_token_is_kept() -> None:
     tokens = taken(b"secret-a,j,7\nsecret-b,k,8\n")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from apfproxy.authn.json_web_tokens import (
     ClaimsError,
@@ -192,31 +190,3 @@ def test_no_account(claims: dict[str, Any], issuer: str, problem: str) -> None:
     """Claims that do not agree, or name no possible account, name no user."""
     with pytest.raises(ClaimsError, match=problem):
         account(claims, issuer)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["namespace", "serviceaccount", "pod", "node", "name", "uid"]), inner
-        )
-    ),
-    max_leaves=6,
-)
-
-
-@given(
-    claims=st.dictionaries(
-        st.sampled_from(["sub", "email", "email_verified", "groups", "jti", "kubernetes.io"]), JSON
-    )
-)
-def test_any_claims(claims: dict[str, Any]) -> None:
-    for user_of in (user_of_person, user_of_account):
-        settings = JwtSettings(issuer=ISSUER, groups_claim="groups", username_claim="email")
-        try:
-            user = user_of(settings, {**ACCOUNT, **claims})
-        except ClaimsError:
-            continue
-        assert user.name
-        assert user.name.encode()
