@@ -11,11 +11,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """An address to listen on or to connect to; port 0 lets the system choose.
-
-    An empty host is every address of the machine; a path is that of a Unix socket, in place of host
-    and port.
-    """
+    """An address; port 0 lets the system choose.  An empty host is every address."""
 
     host: str
     port: int
@@ -49,7 +45,6 @@ class Address:
 
 
 UNSAID = Address(host="", port=0)
-"""Stands for the address of an upstream that no setting names."""
 
 V6_NETWORK_BITS = 64
 """Hosts choose the rest of their addresses themselves."""

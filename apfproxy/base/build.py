@@ -12,7 +12,6 @@ COMPILED, INTERPRETED = "compiled", "interpreted"
 HTTP2 = "apfproxy.proxy.http2.nghttp2"
 """Exists in a build that had libnghttp2's headers."""
 _ONE_OF_THEM = "apfproxy.flowcontrol.queue_set"
-"""A module of the hot path; either all of them are compiled, or none."""
 
 
 def kind() -> str:

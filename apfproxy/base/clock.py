@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 
 class Timer(Protocol):
-    """A callback that waits for its time."""
-
     def cancel(self) -> None:
         """Keep the callback from being called; harmless once it was."""
 
@@ -22,17 +20,11 @@ class Clock(Protocol):
         """Nanoseconds since some fixed point; never goes backwards."""
 
     def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> Timer:
-        """Call `callback` once when `now_ns` reaches the deadline, never from inside this call.
-
-        Callbacks with equal deadlines run in the order in which they were armed.
-        """
+        """Call `callback` at the deadline, later than this call; equal deadlines in order."""
 
 
 class LoopClock:
-    """A `Clock` over an event loop, to its resolution of a millisecond.
-
-    `now_ns` is the system's own function, not a method around it: it is called for every request.
-    """
+    """A `Clock` over an event loop, to a millisecond; `now_ns` is called for every request."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -16,15 +16,13 @@ MAX_MESSAGE_CHARACTERS = 1000
 """The longest text of an event: names may be long, and there may be thousands of problems."""
 
 MAX_NAMED = 10
-"""Problems or FlowSchemas that one event names; it counts the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationEvent:
-    """Something that happened; an error asks the operator to do something.
+    """Something that happened, in one of several clusters or all (""); an error asks for action.
 
-    `cluster` is one of several, "" for all; `is_own` is of this process alone, such as of its
-    seats.
+    One that `is_own` is of this process alone, such as of its seats.
     """
 
     unix_s: float
@@ -35,8 +33,6 @@ class ConfigurationEvent:
 
 
 class ConfigurationEvents:
-    """The last `MAX_EVENTS`; written by the loader of the configuration."""
-
     def __init__(self, cluster: str = "") -> None:
         self._cluster = cluster
         self._events: deque[ConfigurationEvent] = deque(maxlen=MAX_EVENTS)
@@ -66,7 +62,6 @@ class ConfigurationEvents:
         *,
         is_whole: bool,
     ) -> None:
-        """Record one load of the objects; see `shortfall`."""
         lacking = shortfall(problems, dangling, is_whole=is_whole)
         text = f"Generation {generation} is in force"
         if problems and is_whole:
@@ -81,7 +76,7 @@ class ConfigurationEvents:
 def shortfall(problems: Sequence[str], dangling: Sequence[str], *, is_whole: bool) -> str:
     """The part that is not in force after a load of the objects, and why; "" if all is.
 
-    A load of files `is_whole`: it is taken as a whole or not at all; others object by object.
+    A load of files `is_whole`: it is taken as a whole or not at all.
     """
     if problems and is_whole:
         return f"the last change is not in force: {_listed(problems)}"

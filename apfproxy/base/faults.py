@@ -86,7 +86,6 @@ def report(
     *,
     loop: asyncio.AbstractEventLoop | None = None,
 ) -> None:
-    """Tell of an error that was contained."""
     (loop or asyncio.get_running_loop()).call_exception_handler(
         {"message": message, "exception": error, PART: part}
     )
@@ -111,8 +110,6 @@ def _place_of(error: BaseException) -> str:
 
 
 class Failing(Protocol):
-    """Something that an error of the program ends."""
-
     def fail(self, error: Exception) -> None:
         """Give back everything, close, and report the error; never raises."""
 

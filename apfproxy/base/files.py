@@ -84,7 +84,6 @@ def read_named(path: str | Path, most_bytes: int, error_type: type[ValueError]) 
 DEBOUNCE_MS = 400
 """The longest time that a burst of changes is gathered; copying a few files takes less."""
 STEP_MS = 50
-"""The silence that ends a burst."""
 REREAD_PERIOD_S = 5.0
 STALE_FILES_S = 6 * REREAD_PERIOD_S
 """Without a look at the files, as where their file system hangs."""
@@ -132,11 +131,8 @@ class FileChanges:
         """Load files now, and again, by `reload` if given, whenever they change; blocks on files.
 
         The others may be missing.  If reloading raises, the old contents stay in force and the log
-        has its text, which must not quote the contents.
-
-        Raises:
-            OperatorError: A file of `paths` is missing, or no regular one, or `load` raised OSError
-                or ValueError.
+        has its text, which must not quote the contents.  OperatorError if a file of `paths` is no
+        regular one, or `load` raised OSError or ValueError.
         """
         # The fingerprint comes first, so that a change during the load is noticed.
         files = (*paths, *others)
@@ -238,10 +234,7 @@ async def watch_files(
     beat: Callable[[], None],
     changes: Callable[[Roots], AsyncGenerator[object, None]],
 ) -> None:
-    """Check files after each change, and beat then, for ever; without paths it ends at once.
-
-    The changes are events in the directories, which end when they cannot go on.
-    """
+    """Check files after each change, then beat, for ever; without paths it ends at once."""
     while paths:
         roots = await asyncio.to_thread(watch_roots, paths)
         async with contextlib.aclosing(changes(roots)) as events:

@@ -22,10 +22,9 @@ PAGES = (LIVEZ, READYZ, HEALTHZ)
 
 @dataclass(slots=True)
 class HealthCheck:
-    """A health check, named as on pages and in the path of its own page.
+    """A health check, by its name on pages; its failure fails `pages` if it `is_blocking`.
 
-    A failure of one that `is_blocking` fails the `pages`; others are only listed there.  `look`, if
-    given, says what is wrong in place of `reported`, and has to be cheap.
+    `look`, if given, says what is wrong in place of `reported`, and has to be cheap.
     """
 
     name: str
@@ -46,10 +45,9 @@ class HealthReport:
 
 
 class HealthChecks:
-    """Checks, in the order in which they were added; other parts may have theirs in `checks`, too.
+    """Checks, in order; other parts may have theirs in `checks`, too.
 
-    Those with a prefix are of one of several clusters: they are on `/readyz` only, and never fail
-    it.
+    Those with a prefix, of one of several clusters, are on `/readyz` only, and never fail it.
     """
 
     def __init__(self, checks: dict[str, HealthCheck], prefix: str = "") -> None:
@@ -91,10 +89,7 @@ class HealthChecks:
 
 
 class ClusterHealth(HealthChecks):
-    """The checks of one of several clusters, on the pages from `publish` on.
-
-    Until then they are apart, since the cluster whose place it takes has the same names.
-    """
+    """The checks of one of several clusters, apart until `publish`: another may have the names."""
 
     def __init__(self, published: dict[str, HealthCheck], cluster: str) -> None:
         super().__init__({}, f"cluster/{cluster}/")

@@ -18,10 +18,7 @@ INTERRUPTED = 128 + signal.SIGINT
 """The exit code of what SIGINT has ended, as a shell has it."""
 
 UNUSED = ["SIGUSR1", "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGPWR", "SIGSTKFLT"]
-"""Signals for programs that use them, which end a process that gets them by mistake.
-
-Left out are those whose default is meant: SIGQUIT, faults of the program, limits of the system.
-"""
+"""Signals that end a process that gets them by mistake, but for those that are meant to."""
 
 
 def unused_signals() -> list[int]:

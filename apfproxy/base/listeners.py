@@ -50,10 +50,7 @@ class Listeners:
     async def open(
         self, flag: str, address: Address, backlog: int, mode: int, *, is_group: bool = False
     ) -> list[socket.socket]:
-        """Listen at an address, unless the socket was given; OperatorError if that cannot be.
-
-        In a group others can join, see `listening_sockets`; not so in what was given.
-        """
+        """Listen at an address, unless its socket was given; OperatorError if that cannot be."""
         listeners = self._given.pop(flag, [])
         for each in listeners:
             each.listen(backlog)
@@ -95,10 +92,7 @@ def close(listeners: Iterable[socket.socket]) -> None:
 
 
 def of_systemd(environment: MutableMapping[str, str]) -> Listeners:
-    """Take the sockets that the environment names, and the names out of it, for the children.
-
-    OperatorError if one does not listen.
-    """
+    """Take sockets, and their names out of the environment; OperatorError."""
     pid = environment.pop(LISTEN_PID, None)
     count, names = environment.pop(LISTEN_FDS, "0"), environment.pop(LISTEN_FDNAMES, "")
     if pid != str(os.getpid()) or not count.isdecimal():

@@ -20,7 +20,6 @@ CGROUP_LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
-"""The limits of a container, as cgroups of version 2 and 1 have them."""
 
 
 def container_bytes() -> int | None:
@@ -40,10 +39,7 @@ def machine_bytes() -> int:
 
 
 def overload_bytes(memory_bytes: int | None) -> int | None:
-    """The memory at which the process is overloaded; None for never.
-
-    By default it is most of what the container may use, beyond which the kernel kills the process.
-    """
+    """The memory, by default most of the container's, at which it is overloaded; None for never."""
     if memory_bytes is not None:
         return memory_bytes
     whole = container_bytes()

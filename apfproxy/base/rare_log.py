@@ -83,7 +83,6 @@ class RareLog:
         return line
 
     def _forget_old(self, now_ns: int) -> None:
-        """Make room, at most once a period."""
         if now_ns < self._tidy_ns:
             return
         self._tidy_ns = now_ns + self._period_ns

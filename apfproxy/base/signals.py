@@ -95,11 +95,7 @@ class Signals:
         await self.second.wait()
 
     def _handle(self, number: int, callback: Callable[[], None]) -> None:
-        """Call back in the loop, once for a signal.
-
-        uvloop's `add_signal_handler` may call back twice for one that arrives while another is
-        handled.
-        """
+        """Call back in the loop, once: uvloop's `add_signal_handler` may call back twice."""
         self._callbacks[number] = callback
         if number not in self._before:
             self._before[number] = signal.signal(number, self._deliver)
@@ -128,7 +124,6 @@ class Signals:
 
 
 def signal_name(number: int) -> str:
-    """The name of a signal, such as SIGUSR2 or SIGRTMIN+3."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 
 EVERYWHERE = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::"))  # noqa: S104 - asked for
 WITHOUT_IPV6 = frozenset((errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL))
-"""The errors of a machine without IPv6."""
 PORT_TRIES = 32
 """Where the system chooses the port, the one of the first address may be taken at another."""
 PROBES = 4
@@ -146,10 +145,7 @@ def prepare(listener: socket.socket) -> None:
 
 
 def probe_clients(listener: socket.socket, idle_s: float, timeout_s: float) -> None:
-    """Probe silent clients after `idle_s`; those without a response for `timeout_s` are gone.
-
-    It counts for one connection, or for all that are accepted from now on.
-    """
+    """Probe silent clients after `idle_s`; those without a response for `timeout_s` are gone."""
     if is_unix(listener):
         return
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -210,10 +206,7 @@ async def serve_on(
 
 
 class Acceptor:
-    """Accepts connections before the loop sees them; `take` gets each, and raises nothing.
-
-    After `at_once` connections the others get their turn.
-    """
+    """Accepts connections before the loop sees them, `at_once` in a row; `take` raises nothing."""
 
     def __init__(
         self,
@@ -310,7 +303,6 @@ def _identity(path: str) -> tuple[int, ...]:
 
 
 def described(listener: socket.socket) -> str:
-    """The address of a socket, as people write it."""
     where = listener.getsockname()
     if is_unix(listener):
         return f"unix:{where}"
@@ -370,10 +362,7 @@ NONE_LEFT = frozenset((errno.EMFILE, errno.ENFILE))
 
 
 class DescriptorWatch:
-    """Counts, in `shortages`, looks at which the process had no file descriptor left.
-
-    uvloop resets connections that it cannot accept for want of one, without a word.
-    """
+    """Counts looks without a file descriptor left: uvloop resets connections without a word."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self._log = RareLog(log, now_ns)

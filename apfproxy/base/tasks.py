@@ -67,7 +67,6 @@ class Recurring:
         self._done_s = math.nan
 
     def start(self) -> None:
-        """Do the work from now on, first after a period."""
         self._done_s = self._loop.time()
         self._arm()
 
@@ -102,11 +101,7 @@ class Recurring:
 
 
 class Supervised:
-    """A task that runs for ever, or to its end, and is begun again when it fails.
-
-    The work calls `beat` when it has done something; without that for `stale_after_s` it has a
-    problem.
-    """
+    """A task that is begun again when it fails; it has to `beat` within `stale_after_s`."""
 
     def __init__(
         self,
@@ -178,10 +173,7 @@ FACTOR = 2.0
 
 
 class Backoff:
-    """Growing pauses between attempts, so that a restarted server is not overrun.
-
-    Each is drawn from the upper half of its bound, which doubles.
-    """
+    """Growing pauses between attempts, each drawn from the upper half of a bound that doubles."""
 
     def __init__(
         self,

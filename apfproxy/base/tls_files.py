@@ -53,10 +53,7 @@ class TlsFile(NamedTuple):
 
 
 class TlsError(OperatorError):
-    """A file of TLS cannot be used: which setting and file, what is wrong, and what to do.
-
-    It quotes nothing of the contents.
-    """
+    """Says which setting and file of TLS, what is wrong, and what to do; no contents."""
 
     def __init__(self, file: TlsFile, problem: str) -> None:
         super().__init__(f"{file}: {problem}")
@@ -64,10 +61,9 @@ class TlsError(OperatorError):
 
 @dataclass(frozen=True, slots=True)
 class Expiries:
-    """When the certificates in a file expire, or the token; at least one.
+    """When the certificates in a file expire, or the token, and from when on each is warned of.
 
-    Of a chain, as a server's own, all are needed; of CAs one that has expired may have been
-    replaced.  `renew_unix_s` has the time from which on each is warned of.
+    Of a chain all are needed; of CAs one that has expired may have been replaced.
     """
 
     file: TlsFile
@@ -233,10 +229,7 @@ class Pem:
 
 
 def client_context(authorities: Pem | None, own: tuple[Pem, Pem] | None) -> ssl.SSLContext:
-    """A context to ask servers of CAs, by default the system's, with an own certificate and key.
-
-    It blocks on the file system.  OperatorError if they cannot be used.
-    """
+    """A context to ask servers of CAs, by default the system's; blocks on files; OperatorError."""
     # Not `create_default_context`, which from Python 3.13 on refuses CAs without key identifiers,
     # as clusters have them.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -292,11 +285,7 @@ class Lifetime(NamedTuple):
 
 
 def lifetime(token: bytes) -> Lifetime | None:
-    """The lifetime of a JSON Web Token, whose signature is not checked.
-
-    None for any other token, and for one that does not expire.  Without a time of issue it counts
-    from 1970.
-    """
+    """The lifetime of a JSON Web Token, not verified; None for one that does not expire."""
     found = JWT.fullmatch(token)
     if found is None:
         return None

@@ -11,14 +11,11 @@ State = TypeVar("State")
 
 
 class TransitionError(AssertionError):
-    """An event that cannot happen in a state: an error of the program."""
+    pass
 
 
 class Event(dict[State, State], Generic[State]):
-    """An event: the state that each state becomes; `event[state]` is one look-up.
-
-    The table has the next state by state and event's name.
-    """
+    """An event: `event[state]` is the next state, by a table of states and names of events."""
 
     def __init__(self, name: str, table: Mapping[State, Mapping[str, State]]) -> None:
         super().__init__({state: row[name] for state, row in table.items() if name in row})

@@ -44,7 +44,7 @@ class LevelRules:
 
 @dataclass(frozen=True, slots=True)
 class LevelSeats:
-    """The seats of a level that all members together may use now; exempt levels are not limited."""
+    """The seats of a level that all members together may use now."""
 
     limits: LevelLimits
     seats: int
@@ -87,10 +87,7 @@ def part_of(
 def divide_among_levels(
     limit: int, levels: Mapping[str, LevelRules], demand: Mapping[str, int]
 ) -> dict[str, LevelSeats]:
-    """Divide the server's seats among its levels, by what all members together want.
-
-    The seats of all levels that are limited sum to `limit` at most.
-    """
+    """Divide at most `limit` seats among levels by the demand of all members."""
     nominal = nominal_limits(limit, {name: rules.shares for name, rules in levels.items()})
     bounds = {
         name: level_limits(nominal[name], limit, rules.lendable_percent, rules.borrowing_percent)
@@ -120,10 +117,7 @@ def divide_among_levels(
 
 
 def _trim(seats: dict[str, int], limit: int, demand: Mapping[str, int]) -> None:
-    """Take away what exceeds the limit, first from those that have more than they want.
-
-    It is less than a seat for each level where no limit is tiny; the last seats of levels go last.
-    """
+    """Take away what exceeds the limit, first from levels with more than they want."""
     excess = sum(seats.values()) - limit
     nothing: Mapping[str, int] = {}
     for floors in (demand, nothing):
@@ -138,10 +132,7 @@ def _trim(seats: dict[str, int], limit: int, demand: Mapping[str, int]) -> None:
 
 
 def _feed(seats: dict[str, int], lacking: str, demand: Mapping[str, int]) -> None:
-    """Give a level its first seat, of one that has some to spare, or else of the richest.
-
-    Where seats are few, what other levels never lend would be all that there is.
-    """
+    """Give a level its first seat, of one that has some to spare, or else of the richest."""
     givers = [name for name in seats if seats[name] > (demand.get(name, 0) > 0)]
     if givers:
         seats[
@@ -166,10 +157,7 @@ def divide_among_members(level: str, seats: int, demand: Mapping[str, int]) -> d
 def scaled(
     by_level: Mapping[str, LevelLimits], levels: Mapping[str, LevelRules], seats: int
 ) -> dict[str, LevelLimits]:
-    """The same part of each level's, so that limited levels have `seats` at most.
-
-    A level that is not in both has nothing.
-    """
+    """The same part of each level in both, so that limited levels have `seats` at most."""
     found = {name: each for name, each in by_level.items() if name in levels}
     limited = {name: each for name, each in found.items() if not levels[name].is_exempt}
     total = sum(each.nominal for each in limited.values())

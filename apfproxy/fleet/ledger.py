@@ -114,7 +114,6 @@ TRANSITIONS: Final = {
 READ: Final = Event("read", TRANSITIONS)
 WRITTEN: Final = Event("written", TRANSITIONS)
 FAILED: Final = Event("failed", TRANSITIONS)
-"""It could not read or write, or use what it read."""
 LEASE_OVER: Final = Event("lease-over", TRANSITIONS)
 """Its last write is too long ago."""
 ALL_OVER: Final = Event("all-over", TRANSITIONS)
@@ -123,12 +122,7 @@ ALL_OVER: Final = Event("all-over", TRANSITIONS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Holds what a member knows of itself as it looks at the record.
-
-    Attributes:
-        configuration: A digest of these.
-        demand: Seats that requests use and wait for, by level; of limited levels only.
-    """
+    """The state of a member as it looks; demand and use are of limited levels only."""
 
     limit: int
     levels: Mapping[str, LevelRules]
@@ -155,12 +149,9 @@ class Plan:
 class Sighting:
     """Holds what is known of another member.
 
-    Attributes:
-        entry: Its part of the record, as seen last.
-        claim: What it may hold: what its entry says, or said before the store lost writes.
-        seen_s: When that beat was seen first, or when it was missed first.
-        since_s: The same, later by what does not count of times in which the store was not reached.
-        after_s: When it was not yet there; infinitely long ago if that is unknown.
+    Its `claim` may be greater than the entry's if the store lost writes.  That beat was seen first,
+    or missed first, at `seen_s`, or at `since_s` without times in which the store was not reached;
+    `after_s` is when it was not yet there, infinitely long ago if unknown.
     """
 
     def __init__(self, entry: Member, now_s: float, after_s: float) -> None:
@@ -198,12 +189,7 @@ class Sighting:
 
 
 class Ledger:
-    """The side of one member.
-
-    Attributes (to read only):
-        target: What it is to have; it uses no more of its claim.
-        lost: How many others ended without leaving, or seemed to.
-    """
+    """The side of one member, who uses no more than `target` of its claim."""
 
     def __init__(
         self, key: str, limit: int, *, lease_s: float, replicas: int | None = None
@@ -234,7 +220,6 @@ class Ledger:
     # What it may use
 
     def in_force(self) -> int:
-        """Seats that it uses at most now."""
         if self.state is LeaseState.HELD:
             return min(self.claim, self.target, self.limit)
         if self.state is LeaseState.EXPIRED:
@@ -272,12 +257,9 @@ class Ledger:
     # What happens
 
     def plan(self, record: Record | None, report: Report, now_s: float) -> Plan:
-        """Take what the store has, and say what to write.
+        """Take what the store has, and say what to write; RecordFullError.
 
         What the plan takes away is in force at once; what it gives, with `written`.
-
-        Raises:
-            RecordFullError: There is no room for another member.
         """
         self.advance(now_s)
         usable = self.in_force()
@@ -344,8 +326,7 @@ class Ledger:
     def failed(self, limit: int, now_s: float, *, is_full: bool = False) -> None:
         """The store was not reached, or what it has is of no use; `limit` as in a report.
 
-        If the record `is_full`, those who are in it can write, and their leases go on: the room of
-        those who have ended is free some time.
+        If the record `is_full`, those who are in it can write, and their leases go on.
         """
         self._fit(limit)
         self.advance(now_s)
@@ -364,7 +345,6 @@ class Ledger:
     # The rules
 
     def _entitlement(self, report: Report) -> dict[str, LevelLimits]:
-        """Rule 2: its part of what all want, by level."""
         demand = {key: each.entry.demand for key, each in self._present().items()}
         return part_of(self.key, self.limit, report.levels, demand | {self.key: report.demand})
 

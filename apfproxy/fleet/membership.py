@@ -66,12 +66,7 @@ log = logging.getLogger(__name__)
 
 
 class Membership:
-    """One member's part of a fleet; `join` at the start, `leave` at the end.
-
-    The seats are those of `controller`, of a `cluster` if there are several; `limit` gives the
-    server's by the settings.  `leave` closes the store.  `on_change` is called when other seats are
-    in force.
-    """
+    """One member's part of a fleet; `join` at the start, `leave` at the end, closing the store."""
 
     def __init__(
         self,
@@ -128,10 +123,7 @@ class Membership:
         return self.ledger.key
 
     async def join(self) -> None:
-        """Have the first seats, or find that the store is away; go on by itself from then on.
-
-        Where others hold all seats it waits a moment for those that they give up.
-        """
+        """Have the first seats, of others after a moment, or find that the store is away."""
         self._store.listen(self._on_urgent)
         await self._step()
         self._task = self._following.start()
@@ -180,7 +172,6 @@ class Membership:
             self._has_event.set()
 
     def problem(self) -> str | None:
-        """The problem for the health pages; None while all is well."""
         return self._following.problem() or self._words.trouble() or None
 
     def view(self) -> FleetView:
@@ -239,7 +230,6 @@ class Membership:
         return self.ledger.foreseen(self._demand.report(self._limit(), demand))
 
     def _on_urgent(self) -> None:
-        """Another member lacks seats, or has given some back."""
         if self._pacer.urgent(self._loop.time(), len(self.ledger.others)):
             self._has_event.set()
 
@@ -381,11 +371,7 @@ class Membership:
 
 
 class MembershipWords:
-    """The state of one member in words: in the log, among events, and on health pages.
-
-    Lines begin with `prefix`; `of_fleet` follows "seats".  `problem` is why the last look failed,
-    or "".
-    """
+    """The state of one member in words; `problem` is why the last look failed, or ""."""
 
     def __init__(
         self,

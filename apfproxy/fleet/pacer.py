@@ -58,11 +58,9 @@ class Step(enum.Enum):
 
 
 class Pacer:
-    """The times at which one member looks.
+    """The times at which one member looks; `chance` draws a time between 0 and its argument.
 
-    `chance` draws a time between 0 and its argument.  It writes again at `due_s`, be there news or
-    not; the look that began last `is_due` if it was to write in any case; a response of the store
-    may take `in_time_s`.
+    It writes at `due_s`, be there news or not, as it did last if it `is_due`.
     """
 
     def __init__(self, period_s: float, lease_s: float, chance: Callable[[float], float]) -> None:
@@ -140,10 +138,7 @@ class Pacer:
         self._took_s.append(took_s)
 
     def wrote(self, now_s: float, members: int) -> None:
-        """The next write is due a period later, with so many members, itself included.
-
-        While its lease is short for the store's distance, the period is no longer for that.
-        """
+        """The next write is due a period later, or as soon as so many members can write in turn."""
         turns_s = min(self.turn_s(members), self._lease_s / TURNS_A_LEASE)
         self.due_s = self._after(now_s, max(self._period_s, TURNS_A_PERIOD * turns_s))
 

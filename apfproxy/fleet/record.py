@@ -44,10 +44,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """The entry of one member; absolute values, never differences.
 
     `beat` counts its writes: others see it live by that, and leave it its claim for `lease_ms`
-    after they saw the last.  `limit` is the server's by its settings, `configuration` a digest of
-    its levels, to see which members differ.  The claims of all never sum above the limit.  `used`
-    are seats that its requests hold, `demand` those that they hold and wait for, by level, without
-    zeros.
+    after they saw the last.  `configuration` is a digest of its levels.  The claims of all never
+    sum above the limit.
     """
 
     beat: Count
@@ -69,11 +67,7 @@ def member_name(key: str) -> str:
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The record.
-
-    `born` tells a record that was lost from the one that takes its place: it has who wrote the
-    first one, and when in its life.  `writes` counts writes.
-    """
+    """The record; `born` tells one that was lost from the one that takes its place."""
 
     version: int
     born: Annotated[str, msgspec.Meta(min_length=1, max_length=300)]

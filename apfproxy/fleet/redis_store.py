@@ -80,15 +80,11 @@ FIRST_LETTERS = 4
 """Shorter passwords would be found in any text."""
 
 WRONG_TYPES = (TypeError, LookupError, AttributeError)
-"""Errors of redis-py if a server responds as no Redis does."""
 CONNECTION_ERRORS = (
     *(RedisError, RedisClusterException, OSError, ValueError, EOFError, RuntimeError),
     *WRONG_TYPES,
 )
-"""All errors of redis-py, and ValueError for a host that is no name.
-
-uvloop raises RuntimeError for a connection that was reset just before something was written.
-"""
+"""All errors of redis-py, ValueError for a wrong host, and uvloop's RuntimeError for a reset."""
 
 DATA_USER = "the user in fleet.store, and fleet.passwordFile"
 NO_RECORD = "has something else than a record: delete it"
@@ -141,10 +137,7 @@ class TlsConnection(SSLConnection):
 
 
 class Servers:
-    """Makes clients of the servers of an address, by files that may have changed since.
-
-    OperatorError if a file that the settings name cannot be used.
-    """
+    """Makes clients of the servers of an address, by files that may have changed; OperatorError."""
 
     def __init__(self, address: StoreAddress, fleet: FleetSettings) -> None:
         self._address = address
@@ -197,10 +190,7 @@ class Servers:
     async def _primary(
         self, nodes: list[tuple[str, int]], password: str, tls: ssl.SSLContext | None
     ) -> tuple[str, int]:
-        """Where Sentinels say that the server is; StoreError.
-
-        redis-py's `discover_master` would not say why a Sentinel does not know.
-        """
+        """The server that Sentinels name, else why: redis-py's `discover_master` does not say."""
         service, problem = self._address.service, ""
         for host, port in nodes:
             client = _client((host, port), "", _options("", password), tls)
@@ -260,10 +250,7 @@ class Servers:
 
 
 class RedisStore:
-    """One record; connects when it is used, and again after a failure.
-
-    OperatorError if a file that the settings name cannot be used.
-    """
+    """One record; connects when it is used, and again after a failure; OperatorError."""
 
     def __init__(self, address: StoreAddress, fleet: FleetSettings, key: str) -> None:
         self._servers = Servers(address, fleet)
@@ -385,10 +372,7 @@ class RedisStore:
 
 
 class Listener:
-    """Listens to a channel, for ever; connects again after each failure.
-
-    `on_urgent` is called when anything but `own` is said there, or may have been.
-    """
+    """Listens for ever; `on_urgent` is called when others say something, or may have."""
 
     def __init__(
         self, servers: Servers, channel: str, own: bytes, on_urgent: Callable[[], None]

@@ -14,14 +14,10 @@ if TYPE_CHECKING:
     from apfproxy.settings import FleetSettings
 
     StoreOpener = Callable[[FleetSettings, str], "LedgerStore"]
-    """Opens the store that settings name, with the record of a key."""
 
 
 class StoreError(Exception):
-    """The store fails; the message says what to do, in one line, without a secret.
-
-    The store asks for a pause of `pause_s` seconds.
-    """
+    """The store fails; the message says what to do, in one line, without a secret."""
 
     def __init__(self, message: str, *, pause_s: float = 0.0) -> None:
         super().__init__(message)
@@ -45,26 +41,15 @@ class Swapped:
 
 
 class LedgerStore(Protocol):
-    """One record, which its members read and swap.
+    """One record, which its members read and swap; callers cancel what takes too long."""
 
-    Every method is bounded in time by the caller, who cancels it; a call after a failure connects
-    again by itself.
-    """
-
-    async def read(self) -> Stored:
-        """Read the record; StoreError."""
+    async def read(self) -> Stored: ...
 
     async def swap(self, data: bytes, seen: Stored, *, is_urgent: bool = False) -> Swapped:
-        """Write if no member has since `seen`; StoreError, after which it may be written or not.
-
-        `is_urgent` has the others told at once, where the store can tell them.
-        """
+        """Write if no member has since `seen`, and tell the others if urgent; StoreError."""
 
     def listen(self, on_urgent: Callable[[], None]) -> None:
-        """Call `on_urgent` on the loop when another member wrote something urgent, from now on.
-
-        A store that cannot tell never calls it; members look once a period anyway.
-        """
+        """Call `on_urgent` on the loop when another member wrote something urgent, if it can."""
 
     async def close(self) -> None: ...
 

@@ -14,12 +14,10 @@ if TYPE_CHECKING:
 
 
 class MemberView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One member, in seats.
+    """One member, in seats, by its name without epoch, or its key where names are the same.
 
-    The name is without its epoch, but the key where another one has the same name.  `age_s` are
-    seconds since its last beat was seen here, `lease_s` those after which the others take back its
-    claim, 0 if unknown.  It `is_alike` if it has the same limit and levels as this one.  `state` is
-    of a worker on the pages of all.
+    `age_s` are seconds since its last beat was seen here, `lease_s` 0 if unknown.  It `is_alike` if
+    it has the same limit and levels as this one.  `state` is of a worker on the pages of all.
     """
 
     key: str
@@ -38,11 +36,8 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class FleetView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The fleet, as the member with this `state` sees it; limits are seats.
 
-    `problem` says why the record is not up to date.  The member wrote `age_s` ago, None for never,
-    uses `in_force` of its claim, and falls back to the safe share while the store is away.  It
-    wrote `refreshes` times, lost a swap `conflicts` times, and failed to reach the store, or to use
-    what it had, `failures` times.  `lost` members have ended without leaving, the last `lost_age_s`
-    ago.
+    `problem` says why the record is not up to date.  The member wrote `age_s` ago; the last of the
+    `lost` members ended `lost_age_s` ago, without leaving.
     """
 
     store: str

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MIN_TARGET = 0.001
-"""Targets below this count as this, so that a proportion always has something to multiply."""
+"""Smaller targets count as this, so that a proportion always has something to multiply."""
 EPSILON = 1e-7
 """Sums that differ by no more are equal: bounds are seats, whole numbers far above it."""
 
@@ -35,11 +35,7 @@ class InfeasibleError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Holds what one participant wants and may get, in any one unit.
-
-    Needs 0 <= `lower_bound` <= `target` and `lower_bound` <= `upper_bound`; the target may exceed
-    the upper bound.
-    """
+    """A target with bounds: 0 <= `lower_bound` <= `target`, and `lower_bound` <= `upper_bound`."""
 
     target: float
     lower_bound: float
@@ -48,8 +44,6 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The amount of each item, in their order, and the proportion."""
-
     amounts: tuple[float, ...]
     fair_proportion: float
 
@@ -113,11 +107,7 @@ def _bounded_proportion(
     lows: list[float],
     highs: list[float],
 ) -> float:
-    """The least proportion that gives the required sum, where some bounds matter.
-
-    `required_sum` is more than `low_sum`, that of the lower bounds, and less than that of the upper
-    ones; no target is zero; each item leaves its bounds at the proportions `lows` and `highs`.
-    """
+    """The least proportion that gives the required sum, which lies between those of the bounds."""
     bends: list[tuple[float, float, int]] = []  # where, and what gets free there or is free no more
     for target, low, high in zip(targets, lows, highs, strict=True):
         bends += ((low, target, 1), (high, -target, -1))

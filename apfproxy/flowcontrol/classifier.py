@@ -141,10 +141,7 @@ class Header(Field):
         _add(self.patterns, [each for each in values if ALL in each], line)
 
     def unmet(self, value: str, found: int) -> int:
-        """The lines that a value does not satisfy; "" if the request has no such header.
-
-        Patterns of lines that are not among those found are not looked at.
-        """
+        """The lines among those `found` that a value does not satisfy; "" for no such header."""
         value = value.strip(" \t")
         if not value:
             return self.asking
@@ -327,18 +324,13 @@ def no_header(name: str) -> str:  # noqa: ARG001  the signature of those that kn
 
 
 def flow_hash(seed: int, flow_schema_name: str, distinguisher: str) -> int:
-    """The 64 bits from which a flow is dealt its hand.
-
-    The seed (32 bits) is drawn at start, so that no one can compute which names share a hand.
-    """
+    """The 64 bits that deal a hand; the seed (32 bits) keeps users from computing others' hands."""
     # A header may carry text that is no Unicode; it is hashed as it came.
     key = f"{flow_schema_name}\0{distinguisher}".encode(errors="surrogatepass")
     return mmh3.hash64(key, seed & 0xFFFFFFFF, signed=False)[0]
 
 
 class Classifier:
-    """Finds the FlowSchema of a request, in a time that hardly depends on how many there are."""
-
     def __init__(self, flow_schemas: Iterable[FlowSchema], most_lines: int = MOST_LINES) -> None:
         lines = list(chain.from_iterable(map(_lines, sorted(flow_schemas, key=matching_order))))
         self._indexes = [

@@ -75,22 +75,15 @@ BY_NAMESPACE: Final = "ByNamespace"
 NO_SEATS: Final = LevelLimits(0, 0, 0)
 """Limits of a level that a shared limit knows nothing of yet."""
 MAX_KEPT_CLASSIFICATIONS = 16384
-"""Flows remembered, about 500 bytes each; when they are more, the older half is forgotten.
-
-A flow that comes back is made again with the same hash, so nothing depends on it but time.
-"""
+"""Flows remembered, 500 bytes each; when they are more, the older half is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
     """A configuration that has been checked and can be committed.
 
-    Attributes:
-        priority_levels, flow_schemas: By name, mandatory ones included, dangling ones not.
-        dangling: FlowSchema name to the name of the priority level that does not exist.
-        unused_additions: How many of them are additions that are wrong.
-        checked: Each object that was given, by its kind and name, with what was found.
-        new_levels: What levels that were not there will be, until they are committed.
+    `dangling` has FlowSchemas that are left out, with the levels that they lack; `checked` each
+    given object by kind and name; `new_levels` the levels to be, until they are committed.
     """
 
     priority_levels: Mapping[str, PriorityLevelConfiguration] = field(default_factory=dict)
@@ -104,10 +97,7 @@ class Digest:
 
 
 class Checked:
-    """The meaning of a given object, whatever else is given; immutable.
-
-    `unused` says what is wrong with its additions, `additions` are a FlowSchema's.
-    """
+    """The meaning of a given object, whatever else is given; `unused` are its wrong additions."""
 
     def __init__(self, given: FlowControlObject) -> None:
         self.object = given
@@ -144,8 +134,7 @@ class Classification:
 class Route:
     """Where the requests of one FlowSchema go, in one generation of the configuration.
 
-    Its flows are told apart only where they can have different queues, as in Kubernetes, or limits
-    of their own.
+    Its flows are told apart only where they can have different queues, or limits of their own.
     """
 
     def __init__(
@@ -222,10 +211,7 @@ class Controller:
     # Configuration
 
     def digest(self, objects: Iterable[FlowControlObject]) -> Digest:
-        """Check all of a new configuration, which is valid, and prepare what to `commit`.
-
-        Nothing here is changed, so another thread may call it, one at a time.
-        """
+        """Check a new configuration, and prepare what to `commit`; a thread may do it."""
         before = self.in_force
         problems: list[str] = []
         unused: list[str] = []
@@ -278,10 +264,7 @@ class Controller:
         )
 
     def commit(self, digest: Digest) -> None:
-        """Put a digest in force; requests that execute or wait go on.
-
-        May dispatch requests; the new configuration is in force by then.
-        """
+        """Put a digest in force, then dispatch; requests that execute or wait go on."""
         levels: dict[str, PriorityLevel] = {}
         for name, configuration in digest.priority_levels.items():
             known = self.levels.get(name)
@@ -331,13 +314,11 @@ class Controller:
         self._adjust()
 
     def allot(self, seats: int, by_level: Mapping[str, LevelLimits]) -> None:
-        """Have seats of a limit that is shared with other proxies; nothing may exceed them.
+        """Have `seats` of a limit that is shared with other proxies; dispatches.
 
-        The demand of the period goes on, and no request runs but on seats of its level, where a
-        proxy by itself lets a level go on that has lent all.  May dispatch requests.
-
-        `seats` are those of all levels that are limited, which may lend each other what is idle;
-        `by_level` has their bounds, whose nominal limits sum to that.
+        Levels that are limited may lend each other what is idle; `by_level` has their bounds, whose
+        nominal limits sum to `seats`.  Nothing exceeds these: where a proxy by itself lets a level
+        go on that has lent all, no request runs but on seats of its level.
         """
         is_same = seats == self.server_concurrency_limit and by_level == self._allotted
         self.server_concurrency_limit = seats
@@ -356,10 +337,7 @@ class Controller:
             self._prompt_limits.on_adjustment()
 
     def adjust_limits(self) -> None:
-        """Let the current limits follow demand; to be called after each of `adjustment_pauses_s`.
-
-        Levels that have drained disappear.  May dispatch requests.
-        """
+        """Let the current limits follow demand, after each of `adjustment_pauses_s`; dispatches."""
         levels = {
             name: level
             for name, level in self.levels.items()
@@ -378,11 +356,7 @@ class Controller:
         attributes: RequestAttributes,
         header_of: Callable[[str], str] = no_header,
     ) -> Classification:
-        """Find the FlowSchema, the priority level and the flow of a request.
-
-        A request that no FlowSchema matches goes where the catch-all one says.  `header_of` gives
-        the value of a header by its name in lower case, "" if there is none.
-        """
+        """Find the FlowSchema, by default the catch-all one, the priority level and the flow."""
         schema = self._classifier.classify(user, attributes, header_of)
         route = self._routes[CATCH_ALL if schema is None else schema.metadata.name]
         if route.distinguisher is not None:
@@ -406,7 +380,6 @@ class Controller:
         return flow_hash(self._hash_seed, flow_schema, distinguisher)
 
     def flow_schema_counters(self) -> Iterator[FlowSchemaCounters]:
-        """Counters of FlowSchemas at their levels, former ones too, from the first request on."""
         return iter(self._counters.values())
 
     def now_ns(self) -> int:
@@ -429,7 +402,6 @@ class Controller:
         return sorted((route.flow_schema for route in self._routes.values()), key=matching_order)
 
     def adjustment_pauses_s(self) -> Iterator[float]:
-        """The seconds before each adjustment of limits, without an end."""
         if self._prompt_limits is not None:
             yield from FIRST_PAUSES_S
         yield from itertools.repeat(ADJUSTMENT_PERIOD_S)
@@ -543,7 +515,6 @@ class Controller:
             self._prompt_limits.on_adjustment()
 
     def _impose(self, levels: Sequence[PriorityLevel], adjustment: Adjustment) -> None:
-        """Put current limits in force, and all else that the queues should know."""
         self.seat_fair_frac = adjustment.fair_proportion
         pooled = {
             level.name: current

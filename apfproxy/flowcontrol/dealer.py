@@ -11,14 +11,11 @@ from __future__ import annotations
 from apfproxy.objects.validation import MOST_ENTROPY_BITS, entropy_bits
 
 MAX_DECK_SIZE = 1 << 26
-"""Decks beyond this are impractically large; Kubernetes' own bound."""
+"""Kubernetes' bound."""
 
 
 class Dealer:
-    """Deals hands of different cards (queues) from a deck (of a priority level) numbered from 0.
-
-    ValueError if the sizes make no sense, or a hand needs more entropy than a hash has.
-    """
+    """Deals hands of cards (queues) from a deck (of a level) numbered from 0; ValueError."""
 
     def __init__(self, deck_size: int, hand_size: int) -> None:
         if deck_size <= 0 or hand_size <= 0:

@@ -75,10 +75,7 @@ class FlowSchemaPart(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LevelPart(msgspec.Struct, frozen=True, rename="camel"):
-    """The priority level; limits and what is in use in seats, the last three of queues only.
-
-    `kind` is what becomes of a request that does not fit: `queue`, `reject`, or `exempt`.
-    """
+    """The level in seats; `kind` is what becomes of a request that does not fit."""
 
     name: str
     uid: str
@@ -119,10 +116,7 @@ class FlowPart(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class EstimatePart(msgspec.Struct, frozen=True, rename="camel"):
-    """A `WorkEstimate`; `source` says in words where it came from.
-
-    Without `takes_seats` none are taken: the request may last as long as its client likes.
-    """
+    """A `WorkEstimate`; `source` says where it came from.  Long-running requests take no seats."""
 
     initial_seats: int
     final_seats: int
@@ -142,11 +136,7 @@ class OutcomePart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
-    """Everything about a request.
-
-    `dangling` has FlowSchemas that are not used, to the levels that they lack; `additions` a
-    sentence for each addition of the chosen FlowSchema and its level.
-    """
+    """Everything about a request; `dangling` FlowSchemas are left out, by the levels they lack."""
 
     user: UserPart
     request: RequestPart
@@ -336,10 +326,7 @@ def distinguished_by(schema: FlowSchema) -> str:
 
 
 MAX_DISPATCHES = 500
-"""Dispatches, left by a withdrawal before, that an arrival brings about before its own.
-
-Beyond, it is taken to wait; each costs a look at every queue where something waits.
-"""
+"""Dispatches before its own, left by a withdrawal, after which an arrival is taken to wait."""
 
 
 class Decision(enum.StrEnum):
@@ -350,10 +337,7 @@ class Decision(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Foresight:
-    """The decision that a queue set would take.
-
-    `queue` is None at a level without queues; `ahead` are requests that would wait there before it.
-    """
+    """The decision of a queue set; `ahead` are requests that would wait in the queue before it."""
 
     decision: Decision
     queue: int | None = None
@@ -364,11 +348,7 @@ class Foresight:
 def foresee(
     queue_set: QueueSet, hand: tuple[int, ...], estimate: WorkEstimate, limit: int
 ) -> Foresight:
-    """The outcome of an `admit` now; `sync` the queue set first.
-
-    `hand` is empty at a level without queues.  `limit` is the seats that requests may use by then,
-    `queue_set.seat_limit` or more.
-    """
+    """The outcome of an `admit`; `sync` the queue set first.  `limit` is the seats by then."""
     seats = estimate.max_seats
     in_use = queue_set.seats_in_use
     if queue_set.config.kind is not QueueSetKind.QUEUE:
@@ -387,22 +367,17 @@ def foresee(
 
 
 def chosen_queue(queue_set: QueueSet, hand: tuple[int, ...]) -> Queue:
-    """The queue that an arrival with a hand would be put into."""
     offset = queue_set.enqueues % len(hand)
     cards = hand[offset:] + hand[:offset]
     return min((queue_set.queues[card] for card in cards), key=lambda queue: queue.work_waiting)
 
 
 def fits(limit: int, in_use: int, executing: int, seats: int) -> bool:
-    """Whether there are seats for a request; one wider than the limit has to be alone."""
     return executing == 0 if seats > limit else in_use + seats <= limit
 
 
 class _Line:
-    """A queue where something waits, as it would go on; the arrival is last if it is there.
-
-    `start_r` is the queue's `next_dispatch_r`, kept after the arrival of what is oldest.
-    """
+    """A queue where something waits, as it would go on; the arrival is last if it is there."""
 
     def __init__(self, queue: Queue) -> None:
         self.index = queue.index

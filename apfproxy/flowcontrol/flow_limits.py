@@ -39,11 +39,7 @@ _NS_PER_S = 1_000_000_000
 
 @dataclass(slots=True)
 class Refusal:
-    """Why a flow does not get what it asks for.
-
-    `message` is for the client, who may ask again after `retry_after_s`, 0 if unknown; `seats` are
-    those that the request would have taken.
-    """
+    """Why a flow does not get what it asks for; `retry_after_s` is 0 if unknown."""
 
     reason: RejectReason
     message: str
@@ -106,7 +102,6 @@ class RequestRate:
 
 
 def _kept_name(flow: str) -> str:
-    """The name of a flow, or the hash of one that would fill the memory."""
     return flow if len(flow) <= LONGEST_NAME else f"#{hash(flow):x}"
 
 

@@ -66,10 +66,7 @@ class ObjectStats(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class LearnedList:
-    """Holds what LISTs of one resource and scope have taught, in bytes of bodies; 0 is unknown.
-
-    `object_bytes` are those of the fullest page lately, `page_objects` the last one's limit.
-    """
+    """Knowledge of one resource and scope, in bytes of bodies, those of the fullest page lately."""
 
     whole_bytes: float = 0.0
     selected_bytes: float = 0.0
@@ -78,11 +75,7 @@ class LearnedList:
 
 
 class LearnedCosts:
-    """Learns what LISTs cost and counts WATCHes.
-
-    Memory is bounded: by `max_keys` resources and scopes for LISTs, of which the least recently
-    used are forgotten, and by the open WATCHes.
-    """
+    """Learns the cost of LISTs, of the last `max_keys` resources and scopes, and counts WATCHes."""
 
     def __init__(self, now_ns: Callable[[], int], max_keys: int = MAX_KEYS) -> None:
         self._now_ns = now_ns
@@ -148,16 +141,12 @@ class LearnedCosts:
         return learned
 
     def set_object_counts(self, counts: Mapping[str, int], now_ns: int) -> None:
-        """Replace the object counts by those of the server's metrics at that time.
-
-        They are by resource, as in `pods` and `deployments.apps`; negative ones are unknown.
-        """
+        """Replace the object counts, by resource such as `deployments.apps`; below 0 is unknown."""
         known = ((resource, count) for resource, count in counts.items() if count >= 0)
         self._object_counts = dict(islice(known, self._max_keys))
         self._counted_ns = now_ns
 
     def watch_started(self, attributes: RequestAttributes) -> None:
-        """Count a WATCH as open, until it is handed to `watch_ended`."""
         key = _watch_key(attributes)
         if key is not None:
             self._watches[key] = self._watches.get(key, 0) + 1
@@ -201,7 +190,7 @@ def _moved(average: float, value: float) -> float:
 
 
 def _watch_key(attributes: RequestAttributes) -> tuple[str, str, str] | None:
-    """Which writes a WATCH is counted for; None if it is not counted."""
+    """The key of the writes that a WATCH is counted for; None for none."""
     if attributes.verb != "watch":
         return None
     field = INDEXED_FIELDS.get(attributes.resource)

@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 
 
 class LevelSummary(msgspec.Struct, frozen=True, rename="camel"):
-    """One priority level; all but shares and percentages is in seats.
+    """One priority level, `Limited` or `Exempt`; all but shares and percentages is in seats.
 
-    It is `Limited` or `Exempt`.  One that `is_quiescing` has lost its object and drains.  What it
-    can lend and borrow, and its maximum, are None where nothing limits it, and the percentage where
-    it may borrow all, or is exempt.
+    Bounds are None where nothing limits it.
     """
 
     name: str
@@ -59,7 +57,7 @@ class Sums(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LevelsSummary(msgspec.Struct, frozen=True, rename="camel"):
-    """All levels, in the order of their names, and the seats that they have in all.
+    """All levels, in the order of their names, with their sums.
 
     Of a `shared_limit` these are the part of now; `members` is None also if an older version does
     not say.
@@ -75,7 +73,6 @@ class LevelsSummary(msgspec.Struct, frozen=True, rename="camel"):
 def summarize_levels(
     controller: Controller, *, knows_users: bool = True, is_plain: bool = False
 ) -> LevelsSummary:
-    """Summarize the levels; for the flags see `reachable_levels`."""
     reachable = reachable_levels(
         controller.flow_schemas(), knows_users=knows_users, is_plain=is_plain
     ) | set(PRIORITY_LEVELS)
@@ -179,9 +176,8 @@ def reachable_levels(
 ) -> set[str]:
     """Names of the levels that FlowSchemas can send a request to, whatever their order.
 
-    Without `knows_users` nothing verifies users: every client is anonymous, or has a name that
-    no one has verified, in the group of the unauthenticated.  An API that `is_plain` is not
-    Kubernetes': no request is for a resource.
+    Without `knows_users` nothing verifies users: every client is in the group of the
+    unauthenticated.  An API that `is_plain` has no resources.
     """
     return {
         schema.spec.priority_level_configuration.name
@@ -206,10 +202,7 @@ PRIORITY_LEVEL = "PriorityLevelConfiguration"
 
 
 class NamedObject(msgspec.Struct, frozen=True, rename="camel"):
-    """An object, with its UID as in responses; a level's `priority_level` is itself.
-
-    `what` says what the object does, and what a level is doing now.
-    """
+    """An object, with its UID as in responses, and in words what it does, or a level is doing."""
 
     kind: str
     name: str

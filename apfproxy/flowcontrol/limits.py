@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
 ADJUSTMENT_PERIOD_S = 10
-"""How often current limits follow demand, as Kubernetes has it."""
+"""As Kubernetes has it."""
 NEARLY = 1e-6
 
 MAX_SEATS_FRACTION = 0.15
@@ -40,10 +40,7 @@ class LevelLimits:
 
 
 def nominal_limits(server_limit: int, shares: Mapping[str, int]) -> dict[str, int]:
-    """Divide the server's seats among priority levels, by name, in proportion to their shares.
-
-    Each limit is rounded up, so the sum can exceed `server_limit`, by less than a seat per level.
-    """
+    """Divide the server's seats among levels by shares; each is rounded up to a whole seat."""
     total = sum(shares.values())
     if total == 0:
         return dict.fromkeys(shares, 0)
@@ -72,10 +69,7 @@ def levelled(
 
 
 def enough_for_a_seat(shares: int, total_shares: int, lendable_percent: int = 0) -> int | None:
-    """The least server limit at which a level keeps a seat of its own whatever it lends.
-
-    None if it keeps none at any limit, since it may lend all.
-    """
+    """The least server limit at which a level keeps a seat whatever it lends; None if none is."""
     if lendable_percent >= 100:  # noqa: PLR2004  percent
         return None
     nominal = 1
@@ -87,7 +81,7 @@ def enough_for_a_seat(shares: int, total_shares: int, lendable_percent: int = 0)
 def level_limits(
     nominal: int, server_limit: int, lendable_percent: int, borrowing_limit_percent: int | None
 ) -> LevelLimits:
-    """How far lending and borrowing may move a level's limit; all in seats or percent of `nominal`.
+    """The bounds of a level's limit, in seats, by percent of `nominal`.
 
     `server_limit` bounds a level that may borrow all (`borrowing_limit_percent` None).
     """
@@ -127,8 +121,8 @@ class LevelDemand:
 class Adjustment:
     """Current limits for the next period, in seats and in the order of the levels.
 
-    `targets` is what each was to have before the others were considered; `fair_proportion` the
-    seats per seat of target where no bound interferes, 0 where there is too little to divide.
+    `targets` is what each was to have by itself; `fair_proportion` the seats per seat of target, 0
+    where there is too little to divide.
     """
 
     current: tuple[int, ...]

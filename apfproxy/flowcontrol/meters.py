@@ -41,10 +41,7 @@ WATCH_COUNT_BOUNDS: Final = (0, 1, 10, 100, 1000, 10000)
 
 
 class Histogram:
-    """Counts of integers by bucket (not cumulative), and their sum.
-
-    `bounds` are upper bounds, inclusive and ascending; one more bucket takes what is above.
-    """
+    """Counts of integers by bucket, of inclusive upper bounds and one above them, and their sum."""
 
     def __init__(self, bounds: tuple[int, ...]) -> None:
         self.bounds = bounds
@@ -131,10 +128,7 @@ DEMAND_RATIO_BOUNDS: Final = (0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.4, 1.7, 2, 2.8, 4, 6
 SEATS_SHIFT: Final = 24
 REQUESTS_WAITING_SHIFT: Final = 56
 SEATS_WAITING_SHIFT: Final = 80
-"""Where the fields of a state begin; executing requests are at bit 0.
-
-What waits is on top, so that a state in which nothing waits is a short integer.
-"""
+"""The fields of a state, from bit 0 on; a state in which nothing waits is a short integer."""
 
 REQUESTS_MASK: Final = (1 << 24) - 1
 SEATS_MASK: Final = (1 << 32) - 1
@@ -153,10 +147,7 @@ def pack(requests_executing: int, seats: int, requests_waiting: int, seats_waiti
 
 
 class RatioHistogram:
-    """As `Histogram`, but of nanoseconds by ratio, with the time-weighted sum of the ratio.
-
-    Values are divided by `denominator`, which is >= 1.
-    """
+    """A `Histogram` of nanoseconds by ratio, value over `denominator` (>= 1), weighted by time."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -209,18 +200,12 @@ class LevelMeter:
 
 
 SMOOTHING_COEFFICIENT: Final = 0.977
-"""The part of the smoothed envelope that outlives a period, as Kubernetes has it.
-
-With a period of 10 s the envelope of a level that went quiet halves in five minutes.
-"""
+"""Kubernetes' value: at 10 s a period the envelope of a quiet level halves in 5 min."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemandStats:
-    """Seat demand over one period, in seats; mean and deviation are time-weighted.
-
-    `high_watermark` is the maximum, the demand that the period began with included.
-    """
+    """Time-weighted seat demand over one period; the maximum includes that at its beginning."""
 
     average: float = 0.0
     stddev: float = 0.0
@@ -228,11 +213,7 @@ class DemandStats:
 
 
 class SeatDemand:
-    """Integrates the seat demand of one priority level.
-
-    `stats` are those of the period that ended last, `smoothed` the envelope of `average + stddev`,
-    in seats.
-    """
+    """Integrates the seat demand of one level; `smoothed` is the envelope of `average + stddev`."""
 
     def __init__(self, now_ns: int = 0) -> None:
         self.seats = 0
@@ -291,8 +272,7 @@ class SeatDemand:
     def reset(self, now_ns: int) -> DemandStats:
         """End the period, and begin the next with the demand as it is now.
 
-        A period of no length says nothing but its high watermark: average, deviation and `smoothed`
-        stay those of the period before.
+        A period of no length tells its high watermark only.
         """
         self.update(now_ns, self.seats)
         self.mark()
@@ -329,11 +309,7 @@ READ_ONLY: Final = "readOnly"
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Time for which each share of a limit was in use, since the start.
-
-    `bucket_ns` is by bucket of `RATIO_BOUNDS`, not cumulative; `ratio_ns` sums ratio times
-    nanoseconds.
-    """
+    """Nanoseconds for which each share of a limit was in use, by bucket of `RATIO_BOUNDS`."""
 
     phase: str
     request_kind: str
@@ -376,11 +352,7 @@ class RequestCount:
                 self.ns_at.append(0)
 
     def end(self, now_ns: int) -> None:
-        """Count one less from `now_ns` on, but never less than none.
-
-        A request that an error ended between two steps may end without having begun.  All others
-        share this count: it must not cost them anything.
-        """
+        """Count one less, but never less than none: an error may have ended it before it began."""
         if now_ns >= self.second_end_ns:
             self.roll(now_ns)
         count = self.count
@@ -417,19 +389,13 @@ class RequestCount:
 
 
 class KindCounts:
-    """The counts of requests of one kind."""
-
     def __init__(self, waiting: RequestCount, executing: RequestCount) -> None:
         self.waiting = waiting
         self.executing = executing
 
 
 class KindMeter:
-    """The four request counts of a process.
-
-    A request is waiting from when it is put into a queue until it leaves it, and executing from its
-    dispatch until its end; one that fits at once was never waiting.
-    """
+    """The four request counts of a process; a request that fits at once was never waiting."""
 
     def __init__(self, now_ns: int) -> None:
         kinds = READ_ONLY, MUTATING
@@ -449,9 +415,9 @@ class KindMeter:
         return tuple(count.usage(now_ns) for count in (*self._waiting, *self._executing))
 
     def in_flight(self, now_ns: int) -> dict[str, int]:
-        """The most requests of each kind that executed at a time in the last full second.
+        """The most requests of each kind at a time in the last full second.
 
-        Kubernetes forgets the requests that merely go on through such a second; these count here.
+        Kubernetes forgets requests that merely go on through such a second; these count here.
         """
         return {count.request_kind: count.last_high(now_ns) for count in self._executing}
 

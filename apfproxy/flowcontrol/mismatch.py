@@ -48,9 +48,8 @@ def mismatches(
 ) -> tuple[Mismatch, ...]:
     """Why a FlowSchema does not match a request; empty if, and only if, it does.
 
-    For each rule the first that fails: its subjects, or else something in each of its resource or
-    non-resource rules.  Where a rule matches, the condition that an addition makes and the request
-    does not meet.  `header_of` gives the value of a header by its name in lower case, or "".
+    For each rule it is the first thing that fails, in its subjects or else in each of its resource
+    or non-resource rules; where a rule matches, the condition of an addition.
     """
     if not flow_schema.spec.rules:
         return (Mismatch(field="spec.rules", reason="there is no rule"),)

@@ -36,18 +36,12 @@ HOLDING: Final = (EXECUTING, ABANDONED)
 Caller = list["ObservedPassage"]
 """Passages of one caller: first its unfinished one, then those that are held back."""
 MOST_HELD_BACK: Final = 4
-"""Requests kept of one caller, the last ones whose responses are through.
-
-The one under way enters only if there is none: long ones are under way more often than others.
-"""
+"""Requests kept of one caller; the one under way, mostly a long one, only if there is no other."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ObservedPassage(Passage):
-    """The passage of one request, and the waiter of that; `state` is what enforcing would do.
-
-    `callers` are those of the connection that have no request under way.
-    """
+    """A passage that tells what enforcing would do; `callers` are idle ones of its connection."""
 
     def __init__(self, control: FlowControl, digest: RequestDigest, callers: list[Caller]) -> None:
         super().__init__(control, digest)

@@ -72,8 +72,8 @@ class Suggestion:
 def suggest(bound: float, elephants: int) -> Suggestion | None:
     """The fewest queues with which the odds can be at most the bound, and the smallest such hand.
 
-    More queues of the same hand are never worse, so each hand has a least number of them, which is
-    searched for by halving.  None if no sizes that Kubernetes accepts get there.
+    More queues of the same hand are never worse.  None if no sizes that Kubernetes accepts get
+    there.
     """
     best: Suggestion | None = None
     for hand_size in range(1, MOST_ENTROPY_BITS + 1):

@@ -68,8 +68,6 @@ LIST_ESTIMATES: Final = (ONE_SEAT, *(WorkEstimate(seats) for seats in range(1, M
 
 
 class WorkEstimator:
-    """Estimates the work of requests, from what is known of objects and of open WATCHes."""
-
     def __init__(
         self,
         object_stats: Callable[[RequestAttributes], ObjectStats | None],
@@ -99,10 +97,7 @@ class WorkEstimator:
         max_seats: int,
         counters: FlowSchemaCounters | None = None,
     ) -> WorkEstimate:
-        """Estimate the work of a request; `max_seats` is its level's bound, 0 for none.
-
-        `counters` count the watches that a write is of interest to.
-        """
+        """Estimate the work of a request; `max_seats` is its level's bound, 0 for none."""
         estimate = self.fixed(attributes)
         if estimate is not None:
             return estimate
@@ -162,8 +157,6 @@ def _makes_no_event(attributes: RequestAttributes) -> bool:
 
 
 class FlowObserver(Protocol):
-    """Gathers what flows take."""
-
     def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
         """A dispatched request has given its seats back."""
 
@@ -172,10 +165,10 @@ class FlowObserver(Protocol):
 
 
 class FlowControl:
-    """Holds what all passages share.
+    """Holds what all passages share; `unix_s` is the wall clock, in whole seconds.
 
-    `on_error` is told of errors of the program in passages that are only observed; it is None where
-    flow control is enforced.  `unix_s` is the wall clock, in whole seconds since 1970.
+    `on_error` gets errors of the program in passages that are only observed; None where flow
+    control is enforced.
     """
 
     def __init__(
@@ -224,13 +217,10 @@ class FlowControl:
 
 
 class RequestDigest:
-    """A request as flow control sees it: who asks for what.
+    """A request as flow control sees it.
 
-    Attributes:
-        timeout_ns: How long the request may take; a long-running one, until it has its seats.
-        kind: Counts the request while it waits and executes.
-        fixed_estimate: The estimate of its work if that depends on the attributes alone, else None.
-        classification: The last one, by the configuration's generation that it names.
+    The `kind` counts it while it waits and executes; `fixed_estimate` depends on the attributes
+    alone; `classification` is the last one, by the generation that it names.
     """
 
     def __init__(
@@ -261,19 +251,14 @@ class RequestDigest:
 
 
 class PassageState(enum.StrEnum):
-    """Where a passage stands."""
-
     NEW = "new"
     WAITING = "waiting"
-    """In its queue."""
     EXECUTING = "executing"
-    """It has its seats."""
     ABANDONED = "abandoned"
     """The request is over, but the upstream works on, and so the seats are kept."""
     SEATLESS = "seatless"
     """It takes no seats, or has given them back; the request goes on."""
     OUTSIDE = "outside"
-    """It was rejected."""
     DONE = "done"
 
 
@@ -299,7 +284,6 @@ TRANSITIONS: Final = {
 queue, and all but `ABANDONED`, `OUTSIDE` and `DONE` a place among the flow's long-running ones."""
 
 PASSED: Final = Event("passed", TRANSITIONS)
-"""It needs no seats."""
 ADMITTED: Final = Event("admitted", TRANSITIONS)
 QUEUED: Final = Event("queued", TRANSITIONS)
 REJECTED: Final = Event("rejected", TRANSITIONS)
@@ -317,8 +301,6 @@ PassageEvent = Event[PassageState]
 
 
 class Waiter(Protocol):
-    """The request itself, as its passage calls it."""
-
     def on_seats(self) -> None:
         """Its turn has come."""
 
@@ -331,13 +313,7 @@ class Waiter(Protocol):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Passage:
-    """The passage of one request; `acquire` comes once, `release` at most once, `cancel` last.
-
-    Attributes:
-        classification: Where the request belongs; None before it entered.
-        ticket: What the queue set gave; None if it was not asked, or rejected the request.
-        refusal: Why the request was rejected; None if it was not.
-    """
+    """The passage of one request; `acquire` comes once, `release` at most once, `cancel` last."""
 
     def __init__(self, control: FlowControl, digest: RequestDigest) -> None:
         self._control = control
@@ -476,7 +452,6 @@ class Passage:
         self._give_back(LEFT_TO_UPSTREAM, now_ns)
 
     def release(self, now_ns: int) -> None:
-        """Give all back: the request is over."""
         self._give_back(RELEASED, now_ns)
 
     def cancel(self, now_ns: int) -> None:

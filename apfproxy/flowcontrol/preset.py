@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Preset:
     """A kind of API, Kubernetes' or, if `is_plain`, not.
 
-    `read` makes attributes of a method and a target, by rules, or raises AttributesError; `file` of
-    `config/bootstrap/` has the objects beside the mandatory ones.
+    `read` makes attributes of a method and a target, or raises AttributesError; `file` has its
+    objects.
     """
 
     name: str
@@ -43,7 +43,6 @@ class Preset:
         path_prefixes: tuple[str, ...] | None,
         api_prefixes: tuple[str, ...] = (),
     ) -> Preset:
-        """The same with other rules, as of `RequestRules`; None for its own ones."""
         rules = RequestRules(
             self.rules.verbs if verbs is None else verbs,
             self.rules.subresources if subresources is None else subresources,

@@ -30,8 +30,8 @@ DROPS_PER_S_TO_DOUBLE = 3
 class RetryAfter:
     """The Retry-After of one priority level, 1 to `MAX_RETRY_AFTER_S`.
 
-    It is reconsidered when the first request is dropped in a new second, by the drops of as many
-    whole seconds before as it is long.
+    It is reconsidered at the first drop in a new second, by the drops of as many seconds before as
+    it is long.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ WAIT_DIVISOR: Final = 4
 def queue_set_config(
     configuration: PriorityLevelConfiguration, *, is_prompt: bool = False
 ) -> QueueSetConfig:
-    """How a level queues, by its validated configuration.
+    """How a level queues.
 
     If `is_prompt`, one request at a time goes on even while the level has lent all that it has.  A
     level without shares is given nothing: to hold requests is what it is for.
@@ -99,11 +99,7 @@ def queue_set_config(
 
 
 def level_shares(configuration: PriorityLevelConfiguration) -> tuple[int, int, int | None]:
-    """Shares, lendable percentage and borrowing limit percentage (None: unlimited) of a level.
-
-    The configuration has its defaults, but an exempt level may do without its part of the union,
-    and then has neither shares nor anything to lend.
-    """
+    """Shares, lendable and borrowing percentage (None: unlimited) of a level with its defaults."""
     limited = configuration.spec.limited
     part = limited or configuration.spec.exempt or ExemptPriorityLevelConfiguration()
     return (
@@ -114,19 +110,11 @@ def level_shares(configuration: PriorityLevelConfiguration) -> tuple[int, int, i
 
 
 class PriorityLevel:
-    """One priority level; the controller owns every field, everyone may read.
+    """One priority level, across reconfigurations; the controller owns every field.
 
-    It outlives reconfigurations: a level that keeps its name keeps its queue set, its running
-    requests and its history of demand.
-
-    Attributes:
-        configuration: The object in force; the last one while it is quiescing.
-        is_quiescing: Whether its object is gone and it only drains.
-        lower_limit, upper_limit: Seats that it never lends, and that it has at most.
-        max_seats: Seats that a work estimate may ask for; 0 where it sets no bound of its own.
-        target: Seats that it was to have at the last adjustment, before others were considered.
-        failed_total: Requests that had seats but that the server failed; counted by anyone who
-            forwards them.
+    `max_seats` is what a work estimate may ask for, 0 for any; `target` what it was to have at the
+    last adjustment, before others were considered; `failed_total` counts requests that the server
+    failed.
     """
 
     def __init__(

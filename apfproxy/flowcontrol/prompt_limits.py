@@ -49,8 +49,6 @@ MARK_NS = 500_000_000
 
 
 class PromptLimits:
-    """Adjusts limits when a request begins to wait or is to be rejected, and while any waits."""
-
     def __init__(
         self,
         clock: Clock,
@@ -77,10 +75,7 @@ class PromptLimits:
             self._timer = self._clock.call_at(self._due_ns, self._on_due)
 
     def on_rejection(self, name: str, seats: int) -> None:
-        """Look, if it is time: a level without queues is about to reject a request.
-
-        Nothing waits there, so no one is looked after later.
-        """
+        """Look, if it is time: a level without queues is about to reject a request."""
         now_ns = self._clock.now_ns()
         if self._timer is None and now_ns >= self._due_ns:
             self._look(now_ns, {name: seats})
@@ -138,10 +133,7 @@ class PromptLimits:
 def adjustment_for_waiting(
     levels: Sequence[PriorityLevel], arriving: dict[str, int], server_limit: int
 ) -> Adjustment | None:
-    """The adjustment by which a level that is short of seats gets more; None if none does.
-
-    `arriving` has the seats of a request that is about to wait or to be rejected, by its level.
-    """
+    """The adjustment that gives more to a level that is short, with `arriving` seats; or None."""
     wanted = [level.demand.seats + arriving.get(level.name, 0) for level in levels]
     waiting = [_may_get_more(level, arriving.get(level.name, 0)) for level in levels]
     if not any(waiting) or not any(
@@ -169,10 +161,9 @@ def adjustment_for_waiting(
 def divide(
     demands: Sequence[LevelDemand], server_limit: int, weights: Sequence[float] | None = None
 ) -> Adjustment:
-    """As `adjust`, but what is left when every level has what it wants is divided otherwise.
+    """As `adjust`, but seats that no level wants are divided by `weights`, not by demand.
 
-    Kubernetes divides it in proportion to what levels want, which of idle ones is what they never
-    lend; here it is by `weights`, by default what a level lacks of its nominal limit.
+    By default these are what a level lacks of its nominal limit.
     """
     kept = sum(demand.limits.lower for demand in demands if not demand.high_watermark)
     seats = min(sum(demand.limits.nominal for demand in demands), server_limit + kept)

@@ -81,12 +81,9 @@ class QueueSetKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class QueueSetConfig:
-    """How requests queue; all but `kind` mean something to `QueueSetKind.QUEUE` only.
+    """How requests queue; `hand_size` and lengths are of `QueueSetKind.QUEUE` only.
 
-    Attributes:
-        hand_size: How many of the queues a flow may use; 1 to `queues`.
-        queue_length_limit: Requests that may wait in one queue while all seats are taken.
-        least_seats: Seats that requests may use whatever the limit; Kubernetes has none.
+    Requests may use `least_seats` whatever the limit; Kubernetes has none.
     """
 
     kind: QueueSetKind
@@ -242,10 +239,7 @@ class QueueSet:
         return ticket
 
     def finish(self, ticket: Ticket, is_watch: bool = False) -> None:  # noqa: FBT002  a label
-        """End the execution of a request; its seats come back now, or when it has lingered.
-
-        Tells others of their dispatch.  Harmless if the ticket does not execute (any more).
-        """
+        """End the execution; seats come back now, or when it has lingered.  Harmless later."""
         if ticket.state != EXECUTING:
             return
         now_ns = self._now_ns()
@@ -325,12 +319,9 @@ class QueueSet:
     # Configuration
 
     def reconfigure(self, config: QueueSetConfig, concurrency_limit: int) -> None:
-        """Queue and limit by other rules from now on; tells requests of their dispatch if they fit.
+        """Queue and limit by other rules from now on; dispatches.  ValueError changes nothing.
 
         New queues are there at once, surplus ones go away as they become empty.
-
-        Raises:
-            ValueError: The dealer cannot deal such hands from so many queues; nothing changed.
         """
         is_queuing = config.kind is QueueSetKind.QUEUE
         dealer = Dealer(config.queues, config.hand_size) if is_queuing else None
@@ -379,10 +370,7 @@ class QueueSet:
             self._notify()
 
     def set_seats_denominator(self, seats: int) -> None:
-        """Measure what executes, and seat demand, as parts of so many seats from now on; >= 1.
-
-        At first it is the concurrency limit, or 1 where that is 0.
-        """
+        """Measure what executes, and seat demand, as parts of so many seats from now on; >= 1."""
         self._advance(self._now_ns())
         self.meter.set_seats_denominator(seats)
 
@@ -400,10 +388,7 @@ class QueueSet:
         self.meter.fold()
 
     def next_s_bounds(self) -> tuple[SeatTicks, SeatTicks]:
-        """Least and greatest `next_dispatch_r` where something waits; else `latest_s`.
-
-        Visits all queues: meant for a scrape.
-        """
+        """Least and greatest `next_dispatch_r` where something waits; visits all queues."""
         return self.robin.start_bounds(0) or (self.latest_s, self.latest_s)
 
     def next_discounted_s_bounds(self) -> tuple[SeatTicks, SeatTicks]:
@@ -464,11 +449,7 @@ class QueueSet:
             self.share_out(now_ns)
 
     def _notify(self) -> None:
-        """Tell who was dispatched; anyone who is dispatched by what they do is told from here too.
-
-        So a callback may call any method, and a chain of requests that end at once does not
-        nest.  A request that ended before its turn is not told.
-        """
+        """Tell who was dispatched, by what they do as well: a chain of requests does not nest."""
         ready = self._ready
         self._is_notifying = True
         try:

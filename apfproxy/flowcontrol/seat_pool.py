@@ -38,13 +38,10 @@ TURN: Final = 1 << 32
 
 
 class PoolMember:
-    """A priority level's side of the pool.
+    """A priority level's side of the pool, sure of so many whole seats.
 
-    Attributes:
-        lower, upper: Seats that it never lends, and that it has at most, or `UNLIMITED`.
-        sure: Whole seats that it is sure of.
-        gain: Credit for each seat that is dispatched of the pool, while something waits here.
-        credit: What it has gained, less what it was given; from one turn less than nothing to two.
+    It gains credit for each seat that is dispatched of the pool while something waits here, between
+    one turn less than nothing and two.
     """
 
     def __init__(self, queue_set: QueueSet, priority: int, shares: int) -> None:
@@ -77,17 +74,14 @@ class PoolMember:
 
 
 class SeatPool:
-    """The seats of all levels with a priority, the greatest first; without levels at first."""
+    """The seats of all levels with a priority, the greatest first."""
 
     def __init__(self) -> None:
         self.size = 0
         self.members: list[PoolMember] = []
 
     def replace(self, members: Sequence[PoolMember]) -> None:
-        """Have other levels, or other bounds, priorities and shares of theirs; `resize` comes next.
-
-        The queue sets of levels that are not there any more are to be told their limits again.
-        """
+        """Have other levels, bounds, priorities or shares; `resize` and limits come next."""
         left = {each.queue_set.name: each for each in self.members}
         for member in members:
             before = left.pop(member.queue_set.name, None)
@@ -102,8 +96,8 @@ class SeatPool:
     def resize(self, size: int, targets: Mapping[str, int], now_ns: int) -> None:
         """Have so many seats, and dispatch what fits.
 
-        What is in use stays with its level, the greatest priority first where it is too much; what
-        is left goes to where it is to be used, by `targets`.
+        Seats in use stay with their levels, the greatest priority first; the others go by
+        `targets`.
         """
         self.size = left = size
         total = sum(member.shares for member in self.members) or 1
@@ -142,10 +136,7 @@ class SeatPool:
             member.queue_set.tell()
 
     def foreseen_limit(self, queue_set: QueueSet, limits: Mapping[str, int]) -> int:
-        """The seats that requests of a level may use if another one arrives.
-
-        `limits` are the current limits by then, by level, of which those here sum up to the pool.
-        """
+        """The seats of a level if another request arrives, by the current `limits` then."""
         others = [each for each in self.members if each.queue_set is not queue_set]
         if any(other.queue_set.requests_waiting for other in others):
             return queue_set.seat_limit
@@ -189,7 +180,6 @@ class SeatPool:
         return taken == seats
 
     def _count(self, chosen: PoolMember, seats: int) -> None:
-        """For the fractions that levels are sure of."""
         for member in self.members:
             if member.queue_set.requests_waiting:
                 member.credit = min(2 * TURN, member.credit + seats * member.gain)

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.meters import FlowSchemaCounters
 
 SeatTicks: TypeAlias = int
-"""Work in units of 1e-8 seat-seconds, that is of ten seat-nanoseconds.
-
-An alias, not a NewType: calling a NewType costs 40 ns, and there are a dozen on the hot path.
-"""
+"""Work in 1e-8 seat-seconds.  An alias: calling a NewType costs 40 ns a dozen times a request."""
 
 NS_PER_TICK: Final = 10
 """Nanoseconds for which one seat makes one tick of work."""
@@ -35,10 +32,7 @@ SERVICE_GUESS_TICKS: Final = SERVICE_GUESS_NS // NS_PER_TICK
 
 
 def seat_ticks(seats: float, duration_ns: int) -> SeatTicks:
-    """The work of holding seats for a time, with the sign of the duration.
-
-    A fraction of a seat is one queue's share of the seats.
-    """
+    """The work of holding seats, maybe a fraction of one, with the sign of the duration."""
     exact = seats * duration_ns / NS_PER_TICK
     magnitude = abs(exact)
     # floor(x + 0.5) would be wrong where x + 0.5 is not a float: just below 0.5 and above 2**52.
@@ -73,11 +67,9 @@ class RejectReason(enum.StrEnum):
 
 
 class Flow:
-    """Requests of one FlowSchema that share a distinguisher; made once, used for many requests.
+    """Requests of one FlowSchema that share a distinguisher, "" where there is one queue or none.
 
-    The distinguisher is the user name or namespace, "" where the level has no more than one queue.
-    The dealer turns the 64 bits of `hash` into a hand, which the queue set keeps here, and deals
-    again when its dealer is another one.
+    The queue set keeps the hand here, and deals again when its dealer is another one.
     """
 
     def __init__(self, hash_: int, distinguisher: str, counters: FlowSchemaCounters) -> None:
@@ -99,12 +91,8 @@ class Flow:
 class WorkEstimate:
     """Seats and time that a request is expected to need; immutable, so it may be shared.
 
-    Attributes:
-        initial_seats: Seats while it executes; >= 1.
-        final_seats: Seats for `additional_latency_ns` after its end; >= 0.
-        max_seats: The larger of the two, which it holds from dispatch until it has lingered.
-        final_work: The work of lingering, in seat ticks.
-        work: The whole work, in seat ticks, as long as its execution time is a guess.
+    It holds `max_seats` from dispatch until it has lingered.  Work is in seat ticks, for a guessed
+    time.
     """
 
     def __init__(
@@ -142,16 +130,9 @@ STATE_NAMES: Final = ("waiting", "executing", "lingering", "done")
 class Ticket:
     """A request inside a queue set: its place in a queue, then its seats.
 
-    The queue set owns every field but `details`, the caller's own, which the dumps show.
-
-    Attributes:
-        estimate: Replaced at dispatch if it had to be cut to the concurrency limit.
-        arrived_ns, dispatched_ns: Clock readings; -1 before it was dispatched.
-        arrival_r: The progress meter at its arrival; 0 at a level without queues.
-        queue: The queue it was put into; None at a level without queues.
-        state: `WAITING` to `DONE`.
-        on_dispatch: What to call when it is dispatched; None unless it has to wait.
-        previous, next: Its neighbours while it waits in its queue; None otherwise.
+    The queue set owns every field but `details`, the caller's own.  `dispatched_ns` is -1 before it
+    was dispatched, `arrival_r` the progress meter at its arrival; `previous` and `next` are its
+    neighbours in the queue; the estimate is replaced if it had to be cut.
     """
 
     def __init__(
@@ -188,13 +169,9 @@ class Ticket:
 class Queue:
     """Tickets in order of arrival, chained through themselves so that any can leave at once.
 
-    Attributes:
-        index: Its place in the queue set; changes when a queue before it goes away.
-        is_removed: Whether it went away; requests of it may linger.
-        seats_waiting, work_waiting: Max seats and total work of what waits.
-        requests_executing: Executing now, lingering ones not counted.
-        next_dispatch_r: The reading of the progress meter at which, in the virtual world, the
-            queue's oldest request begins to execute.
+    Its index changes when a queue before it goes away; requests of one that `is_removed` may
+    linger.  At `next_dispatch_r` of the progress meter the oldest request begins in the virtual
+    world.
     """
 
     def __init__(self, index: int) -> None:
