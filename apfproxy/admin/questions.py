@@ -307,8 +307,8 @@ class OwnStates(States):
     async def ask(self, question: Question, worker: str | None = None) -> dict[str, bytes]:
         if worker is not None:
             raise no_worker(worker)
-        lines = []
-        for line in self.replies(question):
+        asked, lines = self._asked(question.cluster), []
+        for line in () if asked is None else replies(question, asked):
             lines.append(line)
             await asyncio.sleep(0)
         return {"": b"".join(lines)}
@@ -321,12 +321,8 @@ class OwnStates(States):
     async def encoded(self) -> bytes:
         return msgspec.msgpack.encode(await self.state())
 
-    def reply(self, arguments: bytes) -> Iterator[bytes]:
-        return self.replies(msgspec.msgpack.decode(arguments, type=Question))
-
-    def replies(self, question: Question) -> Iterator[bytes]:
-        asked = self._asked(question.cluster)
-        return iter(()) if asked is None else replies(question, asked)
+    async def reply(self, arguments: bytes) -> bytes:
+        return (await self.ask(msgspec.msgpack.decode(arguments, type=Question)))[""]
 
 
 def no_worker(name: str, there: Collection[str] = ()) -> RefusedError:

@@ -20,7 +20,7 @@ from apfproxy.base.tasks import Recurring
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    Handler = Callable[[bytes], bytes | Iterator[bytes]]
+    Handler = Callable[[bytes], Awaitable[bytes]]
 
 NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
 PINGS = 2

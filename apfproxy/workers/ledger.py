@@ -60,11 +60,11 @@ class Ledger:
         self._forget_at = FORGET_FROM
         self._tell = tell
 
-    def read(self, arguments: bytes) -> bytes:
+    async def read(self, arguments: bytes) -> bytes:
         key = msgspec.msgpack.decode(arguments, type=Swap).key
         return msgspec.msgpack.encode(self._records.get(key, NOTHING))
 
-    def swap(self, member: str, arguments: bytes) -> bytes:
+    async def swap(self, member: str, arguments: bytes) -> bytes:
         """LinkError if there are too many records."""
         asked = msgspec.msgpack.decode(arguments, type=Swap)
         held = self._records.get(asked.key, NOTHING)

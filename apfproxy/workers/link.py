@@ -7,7 +7,7 @@
    that a terminal or a service manager has signalled, too, still drains in order.  It sends the
    settings that it has read, which the worker puts in force or refuses.
 3. The worker tells that it serves, that it ends, that it lives, and its state.
-4. Either side asks; what is long is replied in parts, as fast as they are read.
+4. Either side asks, and the other one replies.
 5. The end of the link is that of the other process, however it ended.
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     import socket
 
 MAX_FRAME_BYTES: Final = 64 << 20
-"""Of one message, of all parts of a reply together, and of what the other side has not read."""
-PART_BYTES: Final = 1 << 20
-"""After so many bytes of a reply in parts, they have to be read before it goes on."""
+"""Of one message, and of all that the other side has not read."""
+MAX_REPLY_BYTES: Final = MAX_FRAME_BYTES // 2
 READ_BYTES: Final = 1 << 18
 LENGTH_BYTES: Final = 4
 MAX_PROBLEM: Final = 200
@@ -97,16 +96,15 @@ class Ask(Message, frozen=True):
 
 
 class Reply(Message, frozen=True):
-    """A part of a reply; only the last one may have an error."""
+    """The reply to a question of that number, or why there is none."""
 
     number: int
     data: bytes = b""
-    is_last: bool = True
     error: str = ""
 
 
-Handlers = Mapping[str, Callable[[bytes], bytes | Iterator[bytes]]]
-"""By the question: from the arguments, the reply, or its parts."""
+Handlers = Mapping[str, Callable[[bytes], Awaitable[bytes]]]
+"""By the question: from the arguments to the reply."""
 
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(
     Drain | Leave | Cut | Urgent | Renew | Serving | Ending | Alive | State | Ask | Reply
@@ -138,7 +136,7 @@ class Link:
         self._handlers = handlers
         self._received, self._unsent = bytearray(), bytearray()
         self._number = 0
-        self._asked: dict[int, tuple[bytearray, asyncio.Future[bytes]]] = {}
+        self._asked: dict[int, asyncio.Future[bytes]] = {}
         self.has_sent = asyncio.Event()
         self.has_sent.set()
         self._loop = asyncio.get_running_loop()
@@ -162,7 +160,7 @@ class Link:
         self._number += 1
         number = self._number
         reply: asyncio.Future[bytes] = self._loop.create_future()
-        self._asked[number] = bytearray(), reply
+        self._asked[number] = reply
         if self._connection.fileno() < 0:
             self._fail()
         self.send(Ask(number, question, arguments))
@@ -188,7 +186,7 @@ class Link:
             self._read(is_last=True)
 
     def _fail(self) -> None:
-        for _, reply in self._asked.values():
+        for reply in self._asked.values():
             if not reply.done():
                 reply.set_exception(LinkError("the other process is gone"))
                 reply.exception()  # who asked may have given up
@@ -241,60 +239,37 @@ class Link:
 
     def _take(self, message: Message) -> None:
         if isinstance(message, Ask):
-            self._answer(message)
+            spawn(self._answer(message), name="answering over the link")
         elif isinstance(message, Reply):
-            self._take_reply(message)
+            reply = self._asked.get(message.number)
+            if reply is None or reply.done():
+                return
+            if message.error:
+                reply.set_exception(LinkError(message.error))
+            else:
+                reply.set_result(message.data)
         else:
             self._on_message(message)
 
-    def _take_reply(self, message: Reply) -> None:
-        data, reply = self._asked.get(message.number, (None, None))
-        if data is None or reply is None or reply.done():
-            return
-        data += message.data
-        if message.error:
-            reply.set_exception(LinkError(message.error))
-        elif len(data) > MAX_FRAME_BYTES:
-            reply.set_exception(LinkError(f"its answer exceeds {MAX_FRAME_BYTES} bytes"))
-        elif message.is_last:
-            reply.set_result(bytes(data))
+    async def _answer(self, ask: Ask) -> None:
+        try:
+            data = await self._replied(ask)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the link goes on
+            if not isinstance(error, LinkError):
+                report(Part.ADMIN, error, f"the question {ask.question} got no answer")
+            text = " ".join(str(error).split()) or type(error).__name__
+            self.send(Reply(ask.number, error=text[:MAX_PROBLEM]))
+        else:
+            self.send(Reply(ask.number, data))
 
-    def _answer(self, ask: Ask) -> None:
+    async def _replied(self, ask: Ask) -> bytes:
         handler = self._handlers.get(ask.question)
         if handler is None:
-            problem = f"knows no question {ask.question[:MAX_PROBLEM]!r}"
-            self.send(Reply(ask.number, error=problem))
-            return
-        try:
-            found = handler(ask.arguments)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the link goes on
-            self._answer_error(ask, error)
-            return
-        if isinstance(found, bytes):
-            self.send(Reply(ask.number, found))
-        else:
-            spawn(self._answer_in_parts(ask, found), name="answering over the link")
-
-    async def _answer_in_parts(self, ask: Ask, parts: Iterator[bytes]) -> None:
-        try:
-            size = 0
-            for part in parts:
-                self.send(Reply(ask.number, part, is_last=False))
-                size += len(part)
-                if size > PART_BYTES:
-                    size = 0
-                    await self.has_sent.wait()
-                await asyncio.sleep(0)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._answer_error(ask, error)
-        else:
-            self.send(Reply(ask.number))
-
-    def _answer_error(self, ask: Ask, error: Exception) -> None:
-        if not isinstance(error, LinkError):
-            report(Part.ADMIN, error, f"the question {ask.question} got no answer")
-        text = " ".join(str(error).split()) or type(error).__name__
-        self.send(Reply(ask.number, error=text[:MAX_PROBLEM]))
+            raise LinkError(f"knows no question {ask.question[:MAX_PROBLEM]!r}")
+        data = await handler(ask.arguments)
+        if len(data) > MAX_REPLY_BYTES:
+            raise LinkError(f"its answer exceeds {MAX_REPLY_BYTES} bytes")
+        return data
 
     def __repr__(self) -> str:
         return f"<Link {self._connection.fileno()}: {len(self._unsent)} bytes to send>"

@@ -33,7 +33,7 @@ from apfproxy.workers.link import (
 from apfproxy.workers.place import STORE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from apfproxy.base.service_manager import Handler
     from apfproxy.base.signals import Signals
@@ -59,7 +59,7 @@ class ParentLink(ServiceManager):
         self.ping_period_s = PING_PERIOD_S
         # At whole seconds: the parent looks in between, when it has one of each worker.
         self.pauses_s = iter(lambda: PING_PERIOD_S - time.time() % PING_PERIOD_S, None)
-        self.handlers: dict[str, Callable[[bytes], bytes | Iterator[bytes]]] = {}
+        self.handlers: dict[str, Handler] = {}
         self._state: Callable[[], Awaitable[bytes]] | None = None
         self._sending: asyncio.Task[None] | None = None
         self._settings = settings

@@ -97,7 +97,7 @@ class Process:
     def told(self, index: int, *, is_silent: bool = False, ask: Any = None) -> Any:  # noqa: ANN401
 
         async def reply(_question: str, arguments: bytes, _within_s: float) -> bytes:
-            return b"".join(self.states.reply(arguments))
+            return await self.states.reply(arguments)
 
         process = worker_process(
             shows_life=not is_silent, last=self.encoded(), ask=ask or reply, pid=index

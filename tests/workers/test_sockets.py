@@ -9,7 +9,7 @@ import pytest
 
 from apfproxy.base.listeners import LISTEN, Listeners
 from apfproxy.settings import Address
-from apfproxy.workers.sockets import WorkerSockets
+from apfproxy.workers.parent import WorkerSockets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
