@@ -213,21 +213,23 @@ class AdminPages:
         self._has_several = process.has_several
         if not process.has_several and any(each.is_serving for each in process.clusters):
             self.view("", Shown(process, process.clusters[0]))
-        states = {"": process}
-        for worker in {*self._overviews, *(worker for worker, _ in self._views)} - {""}:
+        states, views = {"": process}, list(self._views.items())
+        overviews = list(self._overviews.items())
+        for worker in {worker for worker, _ in (*overviews, *self._views)} - {""}:
             with contextlib.suppress(RefusedError):
                 states[worker] = await self._states.state(worker)
         now_ns, unix_s = time.monotonic_ns(), time.time()
-        for worker, overview in list(self._overviews.items()):
+        for worker, overview in overviews:
             if worker in states:
                 overview.take(states[worker], now_ns)
             else:
-                del self._overviews[worker]
-        for (worker, name), view in list(self._views.items()):
+                self._overviews.pop(worker, None)
+        for (worker, name), view in views:
             state = states.get(worker)
             cluster = None if state is None else cluster_of(state.clusters, name)
             if state is None or cluster is None or not cluster.is_serving:
-                self._views.pop((worker, name)).feed.close()
+                self._views.pop((worker, name), None)
+                view.feed.close()
                 continue
             view.history.take(state.listener, cluster, now_ns, unix_s)
             if not view.feed.is_empty:
