@@ -26,7 +26,7 @@ from apfproxy.admin import explain_page, tables
 from apfproxy.admin.gathering import summary_of
 from apfproxy.admin.history import SAMPLE_S, History
 from apfproxy.admin.live_feed import LiveFeed
-from apfproxy.admin.live_state import flow_json, live_state
+from apfproxy.admin.live_state import flow_json, live_state, page_name
 from apfproxy.admin.overview import Overview
 from apfproxy.admin.questions import Question, RefusedError, States, joined, merged_live, read
 from apfproxy.admin.responses import (
@@ -73,11 +73,7 @@ MEASURED_WITHIN_S: Final = 3.0
 ENOUGH: Final = 2
 ASKED_S: Final = 60.0
 DEFAULT_LIMIT, MAX_LIMIT = 20, 1000
-CAMEL: Final = {
-    "seat_seconds": "seatSeconds",
-    "wait_seconds": "waitSeconds",
-    "rejected": "rejected",
-}
+BY: Final = {page_name(each): each for each in MEASURES}
 NO_FLEET: Final = "this proxy shares its seats with no other; see fleet.store in its settings\n"
 NO_CLUSTERS: Final = "cluster: this proxy has no clusters with names; leave out --cluster NAME\n"
 JSON: Final = "application/json; charset=utf-8"
@@ -370,8 +366,8 @@ class AdminPages:
             await self.look()
             process = await self._process(request)
         found = overview.json(process)
-        rows = tables.cluster_rows(found)
-        return await table(request, tables.CLUSTER_COLUMNS, rows, {"time": time.time(), **found})
+        rows = tables.rows(tables.CLUSTERS, found["clusters"])
+        return await table(request, tables.CLUSTERS, rows, {"time": time.time(), **found})
 
     # Pages of a cluster, by its state.
 
@@ -397,18 +393,20 @@ class AdminPages:
         return await page_response(request, encoded(summary_of(shown.cluster)), JSON)
 
     async def dump_priority_levels(self, request: web.Request) -> web.StreamResponse:
-        rows = tables.priority_level_rows((await self._shown(request)).cluster)
-        return await table(request, tables.PRIORITY_LEVEL_COLUMNS, list(rows))
+        rows = tables.rows(tables.PRIORITY_LEVELS, (await self._shown(request)).cluster.levels)
+        return await table(request, tables.PRIORITY_LEVELS, rows)
 
     async def endpoints(self, request: web.Request) -> web.StreamResponse:
-        rows = tables.endpoint_rows((await self._shown(request)).cluster.upstream)
-        return await table(request, tables.ENDPOINT_COLUMNS, list(rows))
+        upstream = (await self._shown(request)).cluster.upstream
+        rows = tables.rows(tables.ENDPOINTS, upstream.endpoints)
+        return await table(request, tables.ENDPOINTS, rows)
 
     async def fleet(self, request: web.Request) -> web.StreamResponse:
         """Respond with the members of the fleet; in JSON a `FleetView`, or null without one."""
         view = (await self._shown(request)).cluster.fleet
         if view is not None:
-            return await table(request, tables.FLEET_COLUMNS, tables.member_rows(view), view)
+            members = tables.members(view)
+            return await table(request, members, tables.rows(members, view.members), view)
         if wants_json(header(request, "Accept")):
             return await page_response(request, b"null", JSON)
         return await page_response(request, NO_FLEET.encode(), TEXT)
@@ -452,8 +450,7 @@ class AdminPages:
     async def objects(self, request: web.Request) -> web.StreamResponse:
         words = {"uid": request.query["uid"]} if "uid" in request.query else {}
         found = await self._ask_any(request, "objects", **words)
-        rows = [(each["kind"], each["name"], each["uid"], each["what"]) for each in found]
-        return await table(request, tables.OBJECT_COLUMNS, rows, found)
+        return await table(request, tables.OBJECTS, tables.rows(tables.OBJECTS, found), found)
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
         query = request.raw_path.partition("?")[2]
@@ -469,24 +466,23 @@ class AdminPages:
 
     async def top_flows(self, request: web.Request) -> web.StreamResponse:
         by, limit = request.query.get("by"), request.query.get("limit", str(DEFAULT_LIMIT))
-        measures = {name: measure for measure, name in CAMEL.items()}
-        if by is not None and by not in measures:
-            raise RefusedError(400, f"by must be one of {', '.join(measures)}\n")
+        if by is not None and by not in BY:
+            raise RefusedError(400, f"by must be one of {', '.join(BY)}\n")
         if not (limit.isascii() and limit.isdecimal() and 1 <= int(limit[:9]) <= MAX_LIMIT):
             raise RefusedError(400, f"limit must be a number from 1 to {MAX_LIMIT}\n")
         own = await self._ask(request, "flows", most=str(MAX_LIMIT))
         found = summed([msgspec.convert(each[0], FlowsState) for each in own.values()])
-        chosen = largest(found, int(limit), MEASURES if by is None else (measures[by],))
+        chosen = largest(found, int(limit), MEASURES if by is None else (BY[by],))
         shown = {
             "halfLifeSeconds": HALF_LIFE_S,
             "capacity": found.capacity,
             "measures": {
-                CAMEL[measure]: {"total": total, "maxOverestimate": error}
-                for measure, total, error in zip(MEASURES, found.totals, found.errors, strict=True)
+                name: {"total": total, "maxOverestimate": error}
+                for name, total, error in zip(BY, found.totals, found.errors, strict=True)
             },
             "flows": list(map(flow_json, chosen)),
         }
-        return await table(request, tables.FLOW_COLUMNS, map(tables.flow_row, chosen), shown)
+        return await table(request, tables.FLOWS, tables.rows(tables.FLOWS, chosen), shown)
 
 
 def live(shown: Shown, view: View) -> dict[str, Any]:
@@ -498,7 +494,7 @@ def live(shown: Shown, view: View) -> dict[str, Any]:
 
 async def table(
     request: web.Request,
-    columns: Sequence[str],
+    columns: Iterable[str],
     rows: Iterable[Sequence[tables.Cell]],
     found: object = None,
 ) -> web.StreamResponse:

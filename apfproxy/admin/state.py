@@ -253,11 +253,6 @@ class LevelState(Growing):
         return "Exempt" if self.is_exempt else "Limited"
 
     @property
-    def without_seats_total(self) -> int:
-        """Rejected, or left by their clients as they waited: kube-apiserver counts both."""
-        return self.rejected_total + self.cancelled_total
-
-    @property
     def maximum(self) -> int | None:
         return None if self.is_exempt else self.upper_limit
 

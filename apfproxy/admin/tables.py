@@ -8,26 +8,36 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from operator import attrgetter
+from collections.abc import Callable, Mapping
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from apfproxy.admin.state import NS_PER_S, is_silent, total_demand
 from apfproxy.fleet.ledger import LeaseState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from apfproxy.admin.state import ClusterState, Flow, UpstreamState
     from apfproxy.fleet.view import FleetView, MemberView
 
 Cell = str | int | bool
 Row = tuple[Cell, ...]
+Table = Mapping[str, Callable[[Any], Cell]]
+"""The name of each column, and its cell of a record."""
 
-PRIORITY_LEVEL_COLUMNS: Final = (
-    *("PriorityLevelName", "ActiveQueues", "IsIdle", "IsQuiescing", "WaitingRequests"),
-    *("ExecutingRequests", "DispatchedRequests", "RejectedRequests", "TimedoutRequests"),
-    "CancelledRequests",
-)
+PRIORITY_LEVELS: Final[Table] = {
+    "PriorityLevelName": attrgetter("name"),
+    "ActiveQueues": attrgetter("active_queues"),
+    "IsIdle": attrgetter("is_idle"),
+    "IsQuiescing": attrgetter("is_quiescing"),
+    "WaitingRequests": attrgetter("requests_waiting"),
+    "ExecutingRequests": attrgetter("requests_executing"),
+    "DispatchedRequests": attrgetter("dispatched_total"),
+    # kube-apiserver counts what clients left as they waited, too.
+    "RejectedRequests": lambda level: level.rejected_total + level.cancelled_total,
+    "TimedoutRequests": attrgetter("timed_out_total"),
+    "CancelledRequests": attrgetter("cancelled_total"),
+}
 QUEUE_COLUMNS: Final = (
     *("PriorityLevelName", "Index", "PendingRequests", "ExecutingRequests", "SeatsInUse"),
     *("NextDispatchR", "InitialSeatsSum", "MaxSeatsSum", "TotalWorkSum"),
@@ -40,76 +50,67 @@ REQUEST_COLUMNS: Final = (
 REQUEST_DETAIL_COLUMNS: Final = (
     *("UserName", "Verb", "APIPath", "Namespace", "Name", "APIVersion", "Resource", "SubResource"),
 )
-ENDPOINT_COLUMNS: Final = (
-    *("Endpoint", "State", "Since", "Weight", "SharePercent", "Seats", "RequestsInFlight"),
-    *("IdleConnections", "Answers", "Failures", "Ejections", "Problem"),
-)
-FLEET_COLUMNS: Final = (
-    *("Member", "IsSelf", "State", "Claim", "SharePercent", "Used", "Demand", "Limit", "IsAlike"),
-    "SeenSecondsAgo",
-)
-FLOW_COLUMNS: Final = (
-    *("FlowSchemaName", "PriorityLevelName", "Flow", "SeatSeconds", "WaitSeconds", "Rejected"),
-)
-OBJECT_COLUMNS: Final = ("Kind", "Name", "UID", "What")
-CLUSTER_COLUMNS: Final = (
-    *("Cluster", "State", "Servers", "Seats", "Executing", "Waiting", "ServedPerSecond"),
-    *("FailedPerSecond", "RejectedPerSecond", "P99Seconds", "Where", "Problem"),
-)
+ENDPOINTS: Final[Table] = {
+    "Endpoint": attrgetter("url"),
+    "State": attrgetter("health.state"),
+    "Since": lambda each: since_text(each.health.since_s),
+    "Weight": attrgetter("weight"),
+    "SharePercent": lambda each: f"{100 * each.share:.1f}",
+    "Seats": attrgetter("seats"),
+    "RequestsInFlight": attrgetter("busy_count"),
+    "IdleConnections": attrgetter("idle_count"),
+    "Answers": lambda each: sum(each.served.answers.values()),
+    "Failures": lambda each: sum(each.served.failures.values()),
+    "Ejections": attrgetter("ejections_total"),
+    "Problem": lambda each: each.health.problem or "",
+}
+FLOWS: Final[Table] = {
+    "FlowSchemaName": attrgetter("flow_schema"),
+    "PriorityLevelName": attrgetter("priority_level"),
+    "Flow": attrgetter("flow"),
+    "SeatSeconds": lambda flow: f"{flow.seat_seconds:.3f}",
+    "WaitSeconds": lambda flow: f"{flow.wait_seconds:.3f}",
+    "Rejected": lambda flow: f"{flow.rejected:.0f}",
+}
+OBJECTS: Final[Table] = {each: itemgetter(each.lower()) for each in ("Kind", "Name", "UID", "What")}
+CLUSTERS: Final[Table] = {
+    "Cluster": itemgetter("name"),
+    "State": itemgetter("state"),
+    "Servers": "{0[healthyCount]}/{0[endpointCount]}".format,
+    "Seats": "{0[seatsInUse]}/{0[serverConcurrencyLimit]}".format,
+    "Executing": itemgetter("executing"),
+    "Waiting": itemgetter("waiting"),
+    "ServedPerSecond": "{0[servedPerSecond]:.1f}".format,
+    "FailedPerSecond": "{0[failedPerSecond]:.1f}".format,
+    "RejectedPerSecond": "{0[rejectedPerSecond]:.1f}".format,
+    "P99Seconds": lambda row: "" if row["p99"] is None else f"{row['p99']:g}",
+    "Where": itemgetter("where"),
+    "Problem": itemgetter("problem"),
+}
 
-# Rows.
 
-
-LEVEL_CELLS: Final = attrgetter(
-    *("name", "active_queues", "is_idle", "is_quiescing", "requests_waiting"),
-    *("requests_executing", "dispatched_total", "without_seats_total", "timed_out_total"),
-    "cancelled_total",
-)
-
-
-def priority_level_rows(cluster: ClusterState) -> Iterator[Row]:
-    return map(LEVEL_CELLS, cluster.levels)
+def rows(table: Table, records: Iterable[Any]) -> list[Row]:
+    return [tuple(cell(each) for cell in table.values()) for each in records]
 
 
 def request_columns(*, with_details: bool) -> tuple[str, ...]:
     return REQUEST_COLUMNS + REQUEST_DETAIL_COLUMNS if with_details else REQUEST_COLUMNS
 
 
-def endpoint_rows(upstream: UpstreamState) -> Iterator[Row]:
-    """Responses and failures are those since the start; an unknown time is Go's zero."""
-    for each in upstream.endpoints:
-        since_s = each.health.since_s
-        yield (
-            each.url,
-            each.health.state,
-            ZERO_TIME if since_s is None else time_text(round(since_s) * NS_PER_S),
-            each.weight,
-            f"{100 * each.share:.1f}",
-            each.seats,
-            each.busy_count,
-            each.idle_count,
-            sum(each.served.answers.values()),
-            sum(each.served.failures.values()),
-            each.ejections_total,
-            each.health.problem or "",
-        )
-
-
-def member_rows(view: FleetView) -> Iterator[Row]:
-    """A row for each member of a fleet, in the order of the record."""
-    for member in view.members:
-        yield (
-            member.name,
-            member.is_self,
-            view.state if member.is_self else how_seen(view, member),
-            member.claim,
-            share_text(member.claim, view.limit),
-            member.used,
-            total_demand(member),
-            member.limit,
-            member.is_alike,
-            f"{member.age_s:.1f}",
-        )
+def members(view: FleetView) -> Table:
+    """The columns of the members of a fleet."""
+    return {
+        "Member": attrgetter("name"),
+        "IsSelf": attrgetter("is_self"),
+        "State": lambda member: view.state if member.is_self else how_seen(view, member),
+        "Claim": attrgetter("claim"),
+        "SharePercent": lambda member: share_text(member.claim, view.limit),
+        "Used": attrgetter("used"),
+        "Demand": total_demand,
+        "Limit": attrgetter("limit"),
+        "IsAlike": attrgetter("is_alike"),
+        "SeenSecondsAgo": lambda member: f"{member.age_s:.1f}",
+    }
 
 
 def how_seen(view: FleetView, member: MemberView) -> str:
@@ -123,28 +124,6 @@ def share_text(claim: int, limit: int) -> str:
     return f"{100 * claim / limit:.1f}" if limit else ""
 
 
-def flow_row(flow: Flow) -> Row:
-    numbers = f"{flow.seat_seconds:.3f}", f"{flow.wait_seconds:.3f}", f"{flow.rejected:.0f}"
-    return flow.flow_schema, flow.priority_level, flow.flow, *numbers
-
-
-def cluster_rows(overview: dict[str, Any]) -> Iterator[Row]:
-    for row in overview["clusters"]:
-        rates = (f"{row[f'{what}PerSecond']:.1f}" for what in ("served", "failed", "rejected"))
-        yield (
-            row["name"],
-            row["state"],
-            f"{row['healthyCount']}/{row['endpointCount']}",
-            f"{row['seatsInUse']}/{row['serverConcurrencyLimit']}",
-            row["executing"],
-            row["waiting"],
-            *rates,
-            "" if row["p99"] is None else f"{row['p99']:g}",
-            row["where"],
-            row["problem"],
-        )
-
-
 # Layout.
 
 MIN_WIDTH: Final = 8
@@ -153,7 +132,7 @@ LARGEST_SHORT: Final = 0xFFFF
 """Code points from there on take eight digits as an escape."""
 
 
-def table_text(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+def table_text(header: Iterable[str], rows: Iterable[Sequence[Cell]]) -> str:
     """One line a row; what cannot be printed, and could fake a row, is shown as an escape."""
     lines = [tuple(header), *(tuple(map(cell_text, row)) for row in rows)]
     widths = [
@@ -165,7 +144,7 @@ def table_text(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
     )
 
 
-def table_json(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+def table_json(header: Iterable[str], rows: Iterable[Sequence[Cell]]) -> str:
     """The table as a JSON array of objects whose keys are the names of the columns."""
     # Row by row: one call for a large table would block all other threads.
     texts = (json.dumps(dict(zip(header, row, strict=True))) for row in rows)
@@ -191,6 +170,10 @@ def _printed(letter: str) -> str:
 ZERO_TIME = "0001-01-01T00:00:00Z"
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def since_text(unix_s: float | None) -> str:
+    return ZERO_TIME if unix_s is None else time_text(round(unix_s) * NS_PER_S)
 
 
 def time_text(unix_ns: int) -> str:

@@ -20,7 +20,7 @@ from apfproxy.admin.state import (
     of_worker,
     summed,
 )
-from apfproxy.admin.tables import PRIORITY_LEVEL_COLUMNS, priority_level_rows
+from apfproxy.admin.tables import PRIORITY_LEVELS, rows
 from apfproxy.base import build
 from apfproxy.base.events import ConfigurationEvents
 from apfproxy.base.health_checks import HealthRegistry
@@ -115,12 +115,12 @@ def test_left(scene: Scene) -> None:
         queue_set.withdraw(waiting, None)
     history.rate()
     found = level(shown(scene, history))
-    [row] = [row for row in priority_level_rows(cluster) if row[0] == "tiny"]
+    [row] = [row for row in rows(PRIORITY_LEVELS, cluster.levels) if row[0] == "tiny"]
     names = "RejectedRequests", "CancelledRequests"
 
     assert (1, 1, 1.0) == (found["rejected"], found["cancelled"], found["leftPerSecond"])
     assert [0.0] == history.columns()["levels"]["tiny"]["rejected"]
-    assert [2, 1] == [row[PRIORITY_LEVEL_COLUMNS.index(name)] for name in names]
+    assert [2, 1] == [row[list(PRIORITY_LEVELS).index(name)] for name in names]
 
 
 def test_rates(scene: Scene) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.admin.tables import (
-    PRIORITY_LEVEL_COLUMNS,
+    PRIORITY_LEVELS,
     QUEUE_COLUMNS,
     request_columns,
     table_text,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from apfproxy.admin.tables import Cell
 
 DUMPS = (
-    ("dump_priority_levels", PRIORITY_LEVEL_COLUMNS),
+    ("dump_priority_levels", tuple(PRIORITY_LEVELS)),
     ("dump_queues", QUEUE_COLUMNS),
     ("dump_requests", request_columns(with_details=False)),
     ("dump_requests_with_details", request_columns(with_details=True)),
