@@ -44,13 +44,8 @@ class FileContents:
 
     def fingerprint(self) -> bytes:
         """Changes whenever anything here does."""
-        digest = hashlib.sha256()
-        for name, data in self.files:
-            digest.update(f"{len(name)} {len(data)} {name}".encode(errors="surrogateescape"))
-            digest.update(data)
-        for problem in self.problems:
-            digest.update(str(problem).encode(errors="surrogateescape"))
-        return digest.digest()
+        problems = [str(problem) for problem in self.problems]
+        return hashlib.sha256(repr((self.files, problems)).encode()).digest()
 
 
 @dataclass(frozen=True, slots=True)

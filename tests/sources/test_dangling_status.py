@@ -41,7 +41,6 @@ class Writer:
             self.api.put(SCHEMAS, each)
         for each in levels.objects.values():
             self.api.put(LEVELS, each)
-        self.schemas = schemas
         self.pauses: list[float] = []
         self.now_s = 0.0
         self._sleeps = sleeps
@@ -109,42 +108,42 @@ async def test_contested() -> None:
     assert 2 == len(writer.api.applied)
 
 
-async def test_refused(caplog: pytest.LogCaptureFixture) -> None:
-    writer = Writer(Followed(schema("lost", "none")), Followed(), 4)
-    writer.api.refused = {"apfproxy"}
-    await writer.run()
-
-    assert [REST_S, 10.0, REST_S, 20.0] == writer.pauses
-    assert writer.status.problem == (
-        "status of FlowSchemas: answered 403; give the proxy's user the cluster role of"
-        " config/kubernetes/rbac/status.yaml"
-    )
-    assert 1 == caplog.text.count("status of FlowSchemas")
-
-
-async def test_own_error(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    writer = Writer(Followed(schema("lost", "none")), Followed(), 4)
-    monkeypatch.setattr(writer.api, "apply", lambda *_: 1 / 0)
-    await writer.run()
-
-    assert [REST_S, 10.0, REST_S, 20.0] == writer.pauses
-    assert "an error of the proxy itself" in (writer.status.problem or "")
-    assert "the status of FlowSchemas is not written" in caplog.text
+ROLE = "give the proxy's user the cluster role of config/kubernetes/rbac/status.yaml"
 
 
 @pytest.mark.parametrize(
-    ("schemas", "levels"),
+    ("is_bug", "problem", "line"),
     [
-        pytest.param("away", None, id="schemas-are-not-followed"),
-        pytest.param(None, "away", id="levels-are-not-followed"),
+        (False, f"answered 403; {ROLE}", "status of FlowSchemas"),
+        (True, "an error of the proxy itself, see its log", "status of FlowSchemas is not written"),
     ],
 )
-async def test_old_knowledge(schemas: str | None, levels: str | None) -> None:
-    writer = Writer(Followed(schema("lost", "none")), Followed(), 2)
-    writer.schemas.problem = schemas
-    other: Any = writer.status._levels  # noqa: SLF001 - a double
-    other.problem = levels
+async def test_failures(
+    problem: str,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    is_bug: bool,
+) -> None:
+    """Pauses grow, and the log says it once; an error of the program is logged each time."""
+    writer = Writer(Followed(schema("lost", "none")), Followed(), 4)
+    writer.api.refused = {"apfproxy"}
+    if is_bug:
+        monkeypatch.setattr(writer.api, "apply", lambda *_: 1 / 0)
     await writer.run()
+
+    assert [REST_S, 10.0, REST_S, 20.0] == writer.pauses
+    assert f"status of FlowSchemas: {problem}" == writer.status.problem
+    assert is_bug or 1 == caplog.text.count(line)
+    assert line in caplog.text
+
+
+@pytest.mark.parametrize("unfollowed", ["schemas", "levels"])
+async def test_old_knowledge(unfollowed: str) -> None:
+    schemas, levels = Followed(schema("lost", "none")), Followed()
+    (schemas if unfollowed == "schemas" else levels).problem = "away"
+    writer = await Writer(schemas, levels, 2).run()
 
     assert not writer.api.asked
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from apfproxy.sources.in_force import Prepared
 
 
+OWN = {"apfproxy.io/request-rate": "5"}
 PROBLEM = Problem("here", ("broken",), None, "FlowSchema", "bad")
 
 
@@ -60,12 +61,7 @@ def schema(name: str, level: str = "exempt", **fields: object) -> FlowSchema:
     [
         pytest.param([schema("a")], 0, [(0, 0)], id="the-same"),
         pytest.param([schema("a", annotations={"b": "c"})], 0, [(0, 0)], id="annotation"),
-        pytest.param(
-            [schema("a", annotations={"apfproxy.io/request-rate": "5"})],
-            1,
-            [(0, 0), (0, 0)],
-            id="own-annotation",
-        ),
+        pytest.param([schema("a", annotations=OWN)], 1, [(0, 0), (0, 0)], id="own-annotation"),
         pytest.param([schema("a", uid="u")], 1, [(0, 0), (0, 0)], id="made-again"),
         pytest.param([schema("b")], 1, [(0, 0), (0, 0)], id="another"),
         pytest.param([schema("a"), PROBLEM], 0, [(0, 0), (1, 0)], id="problem"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from apfproxy.base.errors import OperatorError
 from apfproxy.base.tls_files import Pem
 from apfproxy.sources import kubeconfig
 from apfproxy.sources.kubeconfig import (
+    HOST,
+    PORT,
     ApiAccess,
     Program,
     Variable,
@@ -82,40 +85,27 @@ def of(whole: object, context: str | None = None) -> ApiAccess:
     return read_kubeconfig("dir/config", context)
 
 
+HERE = ApiAccess(
+    server="https://here.example:6443",
+    authorities=Pem(path="dir/pki/ca.crt"),
+    server_name="kubernetes",
+)
+THERE = ApiAccess(
+    server="https://there.example/k8s/clusters/c-1",
+    authorities=Pem(data=b"CA"),
+    own=(Pem(data=b"CERT"), Pem(path="dir/key.pem")),
+    token=SECRET,
+    username="ann",
+    password=SECRET,
+)
+
+
 @pytest.mark.parametrize(
     ("context", "expected"),
     [
-        pytest.param(
-            None,
-            ApiAccess(
-                server="https://here.example:6443",
-                authorities=Pem(path="dir/pki/ca.crt"),
-                server_name="kubernetes",
-                token_file="/run/token",  # noqa: S106 - a path
-            ),
-            id="current",
-        ),
-        pytest.param(
-            "two",
-            ApiAccess(
-                server="https://there.example/k8s/clusters/c-1",
-                authorities=Pem(data=b"CA"),
-                own=(Pem(data=b"CERT"), Pem(path="dir/key.pem")),
-                token=SECRET,
-                username="ann",
-                password=SECRET,
-            ),
-            id="chosen",
-        ),
-        pytest.param(
-            "nobody",
-            ApiAccess(
-                server="https://here.example:6443",
-                authorities=Pem(path="dir/pki/ca.crt"),
-                server_name="kubernetes",
-            ),
-            id="without-user",
-        ),
+        (None, dataclasses.replace(HERE, token_file="/run/token")),  # noqa: S106 - a path
+        ("nobody", HERE),
+        ("two", THERE),
     ],
 )
 def test_contexts(context: str | None, expected: ApiAccess) -> None:
@@ -240,7 +230,7 @@ def test_program() -> None:
 )
 def test_in_cluster(host: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("token")
-    environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}
+    environment = {HOST: host, PORT: "443"}
 
     assert in_cluster(environment, str(tmp_path)) == ApiAccess(
         server=expected,
@@ -252,12 +242,8 @@ def test_in_cluster(host: str, expected: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        pytest.param({}, "not in a pod of Kubernetes", id="no-pod"),
-        pytest.param(
-            {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "1"},
-            "automountServiceAccountToken",
-            id="no-token",
-        ),
+        ({}, "not in a pod of Kubernetes"),
+        (dict.fromkeys((HOST, PORT), "1"), "automountServiceAccountToken"),
     ],
 )
 def test_not_in_cluster(environment: dict[str, str], expected: str, tmp_path: Path) -> None:
@@ -268,31 +254,25 @@ def test_not_in_cluster(environment: dict[str, str], expected: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("access", "warning"),
+    ("server", "is_unverified", "flaw"),
     [
-        pytest.param(
-            ApiAccess(server="http://far.example"),
-            "http://far.example: not https: anyone on the way can read the credentials and"
-            " decide who gets seats",
-            id="plain",
-        ),
-        pytest.param(
-            ApiAccess(server="https://far.example", is_unverified=True),
-            "https://far.example: insecure-skip-tls-verify: anyone on the way can read the"
-            " credentials and decide who gets seats",
-            id="unverified",
-        ),
-        pytest.param(ApiAccess(server="http://127.0.0.1:8001"), "", id="this-machine"),
-        pytest.param(ApiAccess(server="https://far.example"), "", id="https"),
+        ("http://far.example", False, "not https"),
+        ("https://far.example", True, "insecure-skip-tls-verify"),
+        ("http://127.0.0.1:8001", False, ""),
+        ("https://far.example", False, ""),
     ],
 )
 def test_warnings(
-    access: ApiAccess,
-    warning: str,
+    server: str,
+    flaw: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    *,
+    is_unverified: bool,
 ) -> None:
+    access = ApiAccess(server=server, is_unverified=is_unverified)
     monkeypatch.setattr(kubeconfig, "in_cluster", lambda _, **__: access)
+    text = "anyone on the way can read the credentials and decide who gets seats"
 
     assert access == access_of(None, None, "who gets seats", "x")
-    assert [warning] * bool(warning) == caplog.messages
+    assert ([f"{server}: {flaw}: {text}"] if flaw else []) == caplog.messages

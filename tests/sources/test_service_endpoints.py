@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 HTTPS = ServiceSettings(name="kubernetes", port="https")
 NOT_READY = {"ready": False}
-DRAINING = {"ready": False, "serving": True, "terminating": True}
+UNSAID = {"ready": False, "terminating": True}
+DRAINING = {"serving": True, **UNSAID}
 
 
 def found(*slices: Json, service: ServiceSettings = HTTPS) -> list[str]:
@@ -69,10 +70,8 @@ def test_conditions(conditions: object, *, is_used: bool) -> None:
     ("conditions", "expected"),
     [
         pytest.param(DRAINING, ["10.0.0.2:6443"], id="serving"),
-        pytest.param(
-            {"ready": False, "terminating": True}, ["10.0.0.2:6443"], id="serving-is-unsaid"
-        ),
-        pytest.param({"ready": False, "serving": False, "terminating": True}, [], id="not-serving"),
+        pytest.param(UNSAID, ["10.0.0.2:6443"], id="serving-is-unsaid"),
+        pytest.param({"serving": False, **UNSAID}, [], id="not-serving"),
         pytest.param(NOT_READY, [], id="not-terminating"),
     ],
 )
