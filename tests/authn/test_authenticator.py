@@ -369,9 +369,7 @@ async def test_user_that_no_field_can_carry(assertion: str) -> None:
         pytest.param(UNKNOWN_PEER, NO_CREDENTIALS, None, None, id="nobody-for-ever"),
         pytest.param(FRONT, CLAIM, None, None, id="claim-by-address-for-ever"),
         pytest.param(replace(CERTIFICATE, valid_until_s=NOW_S + 7), GOOD, None, 7, id="peer"),
-        pytest.param(
-            replace(FRONT_CERTIFICATE, valid_until_s=NOW_S + 7), CLAIM, None, 7, id="front"
-        ),
+        pytest.param(replace(FRONT, valid_until_s=NOW_S + 7), CLAIM, None, 7, id="front"),
         pytest.param(UNKNOWN_PEER, GOOD, None, 30, id="token"),
         pytest.param(EXPIRED, GOOD, None, 30, id="token-beside-an-expired-certificate"),
         pytest.param(UNKNOWN_PEER, GOOD, 10.0, 10, id="leave"),
@@ -601,19 +599,13 @@ def test_groups_of_impersonation(user: User, groups: list[str]) -> None:
     assert lines("Impersonate-", *fields)[own:] == impersonation_lines(user)
 
 
+LINE = "a\r\nX-Remote-Group: system:masters"
+
+
 @pytest.mark.parametrize(
     "text",
-    [
-        pytest.param(" ", id="space"),
-        pytest.param(" admin", id="space-before"),
-        pytest.param("admin\t", id="tab-behind"),
-        pytest.param("a\r\nX-Remote-Group: system:masters", id="line"),
-        pytest.param("a\nb", id="line-feed"),
-        pytest.param("a\rb", id="carriage-return"),
-        pytest.param("a\x00b", id="nul"),
-        pytest.param("a\x7f", id="delete"),
-        pytest.param("a\ud800", id="half-a-character"),
-    ],
+    [" ", " admin", "admin\t", LINE, "a\nb", "a\rb", "a\x00b", "a\x7f", "a\ud800"],
+    ids=ascii,
 )
 @pytest.mark.parametrize("lines_of", [front_proxy_lines, impersonation_lines])
 def test_refuses(lines_of: Callable[[User], bytes], text: str) -> None:

@@ -142,6 +142,10 @@ def test_member_left_out(member: dict[str, Any]) -> None:
         parse_keys(jwks(member), "jwks.json")
 
 
+def pem(label: str) -> bytes:
+    return f"\n-----BEGIN {label}-----\nAAAA\n-----END {label}-----".encode()
+
+
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
@@ -150,33 +154,13 @@ def test_member_left_out(member: dict[str, Any]) -> None:
         pytest.param(b'{"keys":{}}', ': no JWKS: no list "keys"', id="keys-no-list"),
         pytest.param(b'{"keys":[]}', ": no usable key; give a JWKS", id="no-key"),
         pytest.param(b'{"keys":[7]}', ": no JWKS: keys[0] is no object", id="number"),
-        pytest.param(
-            jwks(GOOD, {"kty": "oct", "k": "c2VjcmV0"}), ": keys[1] is symmetric", id="symmetric"
-        ),
+        (jwks(GOOD, {"kty": "oct", "k": "c2VjcmV0"}), ": keys[1] is symmetric"),
         pytest.param(jwks({**GOOD, "k": "c2VjcmV0"}), ": keys[0] is a private", id="secret-member"),
-        *(
-            pytest.param(
-                jwks(jwk(private_key(algorithm))), ": keys[0] is a private key", id=algorithm
-            )
-            for algorithm in ALGORITHMS
-        ),
-        pytest.param(
-            public_pem(private_key()) + private_pem(private_key("RS256")),
-            ":5: a private key",
-            id="private-pem-behind-public",
-        ),
-        *(
-            pytest.param(
-                f"\n-----BEGIN {label}-----\nAAAA\n-----END {label}-----".encode(),
-                f":2: {problem}",
-                id=label,
-            )
-            for label, problem in {
-                "PUBLIC KEY": "no usable PUBLIC KEY",
-                "CERTIFICATE": "no usable CERTIFICATE",
-                "X509 CRL": "X509 CRL",
-            }.items()
-        ),
+        *((jwks(jwk(private_key(name))), ": keys[0] is a private key") for name in ALGORITHMS),
+        (public_pem(private_key()) + private_pem(private_key("RS256")), ":5: a private key"),
+        (pem("PUBLIC KEY"), ":2: no usable PUBLIC KEY"),
+        (pem("CERTIFICATE"), ":2: no usable CERTIFICATE"),
+        (pem("X509 CRL"), ":2: X509 CRL"),
         pytest.param(public_pem(DSA), ":1: no usable PUBLIC KEY: only RSA", id="dsa"),
         pytest.param(jwks(*[GOOD] * (MAX_KEYS + 1)), f": {MAX_KEYS + 1} keys", id="many"),
     ],
