@@ -1,9 +1,4 @@
-"""Parts of FlowSchemas that no request can match.
-
-Each subject, verb, URL, group, resource and scope is checked.  A part is reported if it matches no
-real request to a Kubernetes API, or to another one where the proxy is before that; parts that may
-be useful, such as resources of other API groups, are not.
-"""
+"""Parts of FlowSchemas (subjects, verbs, URLs, groups, resources, scopes) that nothing matches."""
 
 from __future__ import annotations
 
@@ -70,8 +65,8 @@ Dead = tuple[FindingKind, str, str]
 def dead_rules(schema: FlowSchema, *, is_plain: bool = False) -> Iterator[Finding]:
     """The parts of a FlowSchema that match nothing; if all do, `MATCHES_NOTHING` comes last.
 
-    Before an API that `is_plain`, not Kubernetes', resource rules match nothing, which is a finding
-    only where a FlowSchema has no others: objects of a cluster have both.
+    Before an API that `is_plain` resource rules match nothing, a finding only if there are no
+    others.
     """
     name, rules = schema.metadata.name, schema.spec.rules
     alive = False

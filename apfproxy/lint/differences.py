@@ -1,7 +1,6 @@
-"""How a configuration differs from the objects that are built in, as unified diffs of YAML.
+"""How a configuration differs from the built-in objects, as unified diffs of YAML.
 
-Only what a client decides is compared: the specification, and the annotations that mean something
-here.  Both sides have their defaults, so a default that is written out is no difference.
+Only what a client decides, with defaults: specification, and annotations with a meaning here.
 """
 
 from __future__ import annotations
@@ -48,10 +47,7 @@ class Difference(NamedTuple):
 def differences(
     objects: Iterable[FlowControlObject], preset: Preset = KUBERNETES
 ) -> list[Difference]:
-    """The differences of what would be in force from the built-in objects.
-
-    First what is changed or missing, in the built-in order, then what is added, by kind and name.
-    """
+    """What is changed or missing in the built-in order, then what is added, by kind and name."""
     ours = {(kind_of(each), each.metadata.name): each for each in preset.objects()}
     theirs = {(kind_of(each), each.metadata.name): each for each in objects}
     found = []

@@ -1,7 +1,6 @@
-"""Every kind of finding, with its id, its severity and what to do about it.
+"""Every kind of finding; an id never changes its meaning, and is never used again.
 
-An id never changes its meaning; one that is given up is not used again.  The hundreds group them:
-0 the files, 1 FlowSchemas, 2 priority levels, 3 leases, 4 annotations, 5 differences.
+The hundreds are: 0 files, 1 FlowSchemas, 2 priority levels, 3 leases, 4 annotations, 5 differences.
 """
 
 from __future__ import annotations

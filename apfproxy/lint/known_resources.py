@@ -1,7 +1,6 @@
-"""The resources of Kubernetes itself: their API groups, scopes and subresources.
+"""The resources of Kubernetes: their API groups, scopes and subresources.
 
-Only names that no release has are reported as unknown: a group that is not here may have anything,
-and a resource of a group here is doubted only if another group here has it.
+A resource of a group here is doubted only if another group has it; other groups may have anything.
 
 Source: Kubernetes API reference 1.36, beta and alpha resources left out.
 """

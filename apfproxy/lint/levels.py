@@ -51,11 +51,7 @@ def level_findings(
     server_concurrency_limit: int,
     preset: Preset = KUBERNETES,
 ) -> Iterator[Finding]:
-    """Findings of all levels in force, judged together: their shares divide the seats.
-
-    `users` has the FlowSchemas that send requests to a level; `reached` are levels that a request
-    can come to.
-    """
+    """Findings of the levels in force, by their FlowSchemas, and those that requests reach."""
     shares = {name: level_shares(level)[0] for name, level in levels.items()}
     total = sum(shares.values())
     nominal = nominal_limits(server_concurrency_limit, shares)

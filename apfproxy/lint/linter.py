@@ -49,10 +49,7 @@ def lint(
     server_concurrency_limit: int = 600,
     preset: Preset = KUBERNETES,
 ) -> list[Finding]:
-    """Judge a configuration: all valid objects that would be in force, built-in ones included.
-
-    No two of one kind have one name.  The findings come in the order of ids, then of the objects.
-    """
+    """Findings of all objects in force, built-in ones included, by ids, then in their order."""
     objects = tuple(objects)
     schemas = [each for each in objects if isinstance(each, FlowSchema)]
     schemas.sort(key=matching_order)
@@ -94,9 +91,7 @@ def _dangling(
 
 
 def managed(objects: Iterable[FlowControlObject], preset: Preset = KUBERNETES) -> Iterator[Finding]:
-    """Objects whose annotation gives them to kube-apiserver, which would have them otherwise.
-
-    Mandatory ones are left out: no annotation changes who keeps them.
+    """Objects that an annotation gives to kube-apiserver, which would have them otherwise.
 
     Source: Kubernetes documentation, "API Priority and Fairness", "Maintenance of the mandatory and
     suggested configuration objects".

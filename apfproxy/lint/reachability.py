@@ -1,14 +1,11 @@
 """FlowSchemas that no request reaches, and those whose order depends only on their names.
 
-What is known of every user, by the way in which requests are authenticated: the anonymous user is
-in `system:unauthenticated`, and so are users with unverified names; all others are in
-`system:authenticated`; service accounts are in `system:serviceaccounts` and in the group of their
-namespace.  (An impersonator or a front proxy can name other groups.  That is left out here.)
+Users are in `system:authenticated` or `system:unauthenticated`; service accounts in
+`system:serviceaccounts` and their namespace's group.  (Groups of impersonators are left out.)
 
-A rule is cut into pieces, each of one subject and one resource or non-resource rule.  Whether
-earlier pieces hold a piece is answered for each of its smallest parts, of one verb, group, resource
-and scope, or of one verb and URL, so that several can hold it together.  A wildcard is a part that
-only a wildcard holds.  Yes is certain; no may mean that the search ended early.
+Whether earlier pieces hold a piece (a subject with a rule) is asked of each smallest part, of one
+verb, group, resource and scope, or verb and URL, so that several can together; a wildcard is a part
+that only one holds.  Yes is certain; no may mean that the search ended early.
 
 Source: kubernetes/apiserver pkg/authentication/group/authenticated_group_adder.go and
 pkg/endpoints/filters/impersonation.go.
@@ -125,10 +122,7 @@ class Kind(enum.Enum):
 
 
 class RequestSet(NamedTuple):
-    """The requests of one kind that a rule matches, from any user.
-
-    The fields are verbs, groups, resources, and namespaces if in one; or verbs and URLs.
-    """
+    """Any user's: verbs, groups, resources, and namespaces if in one; or verbs and URLs."""
 
     kind: Kind
     fields: tuple[frozenset[str], ...]
@@ -203,10 +197,7 @@ def _values_meet(values: frozenset[str], others: frozenset[str]) -> bool:
 
 
 def url_holds(url: str, other: str) -> bool:
-    """Whether a URL of a rule matches every path that the other one matches.
-
-    Only `*`, `/` and the same URL match one that is not plain.
-    """
+    """Whether a rule's URL matches all that another does; odd ones only `*`, `/` and itself."""
     if url in {ALL, other}:
         return True
     if other == ALL:
@@ -237,10 +228,7 @@ Earlier = dict[tuple[Identity, Kind], list[tuple[str, RequestSet, "Condition | N
 
 
 def unreachable(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
-    """FlowSchemas, in order, all of whose requests others match before.
-
-    The mandatory ones are left out: `catch-all` is there for what nothing else matches.
-    """
+    """FlowSchemas all of whose requests others match before; mandatory ones are left out."""
     earlier: Earlier = defaultdict(list)
     for flow_schema in flow_schemas:
         name, pieces = flow_schema.metadata.name, pieces_of(flow_schema)

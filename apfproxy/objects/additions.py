@@ -109,11 +109,7 @@ def use_of(name: str) -> HeaderUse:
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """A condition on requests; no request meets one that `is_broken`, because it cannot be read.
-
-    Methods are in small letters, of requests for no resource, None for any; header "" is none, and
-    no values are any.
-    """
+    """A condition on requests, which none meets if it `is_broken`; None stands for any method."""
 
     methods: frozenset[str] | None = None
     header: str = ""

@@ -1,7 +1,4 @@
-"""Reads the objects of a file: every document, every item of a List; problems with their place.
-
-Those of some files are there without configuration: the ones of Kubernetes 1.36 and for other APIs.
-"""
+"""Reads the objects of a file: every document, every item of a List; problems with their place."""
 
 from __future__ import annotations
 
@@ -40,10 +37,8 @@ NO_KIND = "a document without a kind"
 """Stands for the kind of what is no object of any API."""
 SMALL_KINDS = frozenset(kind.lower() for kind in MODELS)
 OBJECT_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec"})
-"""A mapping with none of these was never meant for an object of Kubernetes."""
 LONGEST_NAME = 60
 PLACEHOLDER = re.compile(r"\{\{|\{%|\$\{")
-"""The mark of a template in a wrong value."""
 FIELD_PART = re.compile(r"\[(?P<index>[0-9]{1,9})\]|\[(?P<key>[^\]]*)\]|(?P<name>[^.\[\]]+)")
 """One step of a field's path, such as `rules`, `[0]` or `[apfproxy.io/ban]`."""
 
@@ -54,11 +49,7 @@ def _placed(source: str, line: int | None, *parts: str) -> str:
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why one object, or the rest of a file, cannot be used; lines count from 1.
-
-    `messages` are the first errors; `errors` are all that concern fields, and `lines` say where
-    each field stands, or what is around it.
-    """
+    """Why an object, or the rest of a file, cannot be used: messages, errors and their lines."""
 
     source: str
     messages: tuple[str, ...]
@@ -117,11 +108,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Decoded(msgspec.Struct, frozen=True):
-    """The content of a file.
-
-    The objects are in v1, with defaults, valid, in order, each kind and name once.  `written` has
-    how the file has each, by kind and name; `left_out` one note at most.
-    """
+    """Objects in v1, valid, each once, in order; `written` has how the file has each."""
 
     objects: list[FlowControlObject]
     problems: list[Problem]
@@ -130,9 +117,9 @@ class Decoded(msgspec.Struct, frozen=True):
 
 
 def decode_documents(data: bytes, source: str, *, is_found: bool = False) -> Decoded:
-    """Read the objects of a file, skipping those that are broken; no bytes make this raise.
+    """Read the objects of a file, skipping broken ones; no bytes make this raise.
 
-    A file that `is_found` in a directory, not named itself, may have no objects of Kubernetes.
+    One that `is_found` in a directory, not named itself, may have none of Kubernetes.
     """
     documents, failure = split_documents(data, partial(_is_left_out, is_found=is_found))
     may_be_foreign = is_found or not all(_is_foreign(each.content) for each in documents)

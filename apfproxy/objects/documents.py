@@ -1,12 +1,9 @@
 """Splits a file into its YAML or JSON documents, as plain data with the lines they begin at.
 
-YAML is read as Kubernetes' tools do: it is version 1.1, but timestamps and sexagesimal numbers are
-strings.  It is read from the parser's events, with no constructor that a tag could reach.  Input
-that could grow is bounded: nodes count as often as aliases repeat them (a few lines expand to
-gigabytes), and nesting is.
-
-A key that occurs twice in a mapping is refused, because one of the two values would be lost in
-silence.
+YAML is read as Kubernetes' tools do: version 1.1, but timestamps and sexagesimal numbers are
+strings; from the parser's events, with no constructor that a tag could reach.  What could grow is
+bounded: nodes count as often as aliases repeat them, and nesting is.  A key that occurs twice is
+refused, because one of its values would be lost in silence.
 """
 
 from __future__ import annotations
@@ -89,8 +86,7 @@ class Sequence(list[object]):
 class Extent:
     """Counts the nodes of a text, and refuses too many with its aliases written out.
 
-    `_known` has the nodes of what an anchor names, and how deep they are nested; `_open` the
-    collections that have begun, with anchor, nodes before it and nesting within it.
+    `_known` has nodes and depth of anchors, `_open` anchor, nodes and depth of what has begun.
     """
 
     def __init__(self, most_nodes: int, deepest: int) -> None:
@@ -177,15 +173,12 @@ def yaml_documents(
     most_nodes: int = MOST_NODES,
     most_objects: int = MOST_NODES,
 ) -> Iterator[tuple[object, int]]:
-    """The documents of a text, each with the line where it begins.
+    """The documents of a text, each with its line; UnreadableError, `yaml.YAMLError`, ValueError.
 
-    Up to `deepest` mappings and lists may be nested; `duplicates` gets the paths of keys that occur
-    twice, of which the last counts, and None refuses them.  With `has_aliases` aliases and the
-    merge key are taken; what they stand for is shared.  A document that `is_forgiven` may have tags
-    and repeated keys.  `most_nodes` counts nodes as often as aliases repeat them, `most_objects`
-    mappings and nulls.
-
-    Besides UnreadableError it raises what the parser raises: `yaml.YAMLError` or ValueError.
+    `duplicates` gets the paths of keys that occur twice, of which the last counts; None refuses
+    them.  With `has_aliases` they and the merge key are taken, sharing what they stand for.  A
+    document that `is_forgiven` may have tags and repeated keys.  `most_objects` are mappings and
+    nulls.
     """
     reader = Reader(text, duplicates, Extent(most_nodes, deepest), has_aliases=has_aliases)
     reader.most_objects = most_objects
@@ -351,11 +344,7 @@ class Document(msgspec.Struct, frozen=True):
 def split_documents(
     data: bytes, is_forgiven: Callable[[object], bool] | None = None
 ) -> tuple[list[Document], UnreadableError | None]:
-    """Read YAML documents, or JSON values one after another, in UTF-8, UTF-16 or UTF-32.
-
-    Returns the documents that have content, up to the first that cannot be read, and why that one
-    cannot.  For `is_forgiven` see `yaml_documents`.
-    """
+    """The documents in any UTF that have content, and why the one after them cannot be read."""
     if len(data) > LARGEST_INPUT_BYTES:
         message = f"too large: {len(data)} bytes, at most {LARGEST_INPUT_BYTES} are read: split it"
         return [], UnreadableError(message)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 LONGEST_VALUE = 64 * 1024
 LONGEST_COMPARED = 60
-"""Characters of a name that are compared with those that are known."""
 NOT_NEGATIVE = "must be greater than or equal to 0"
 
 
@@ -145,11 +144,7 @@ def suggestion(name: str, known: list[str]) -> str:
 
 
 def closest(name: str, known: Iterable[str], likeness: float = 0.7) -> str:
-    """The known name that is most like a misspelt one, whatever its case; "" if none is.
-
-    Only the begin of a long name is compared, which bounds the time.  The likeness of two names is
-    1 if they are the same, 0 if they have nothing in common.
-    """
+    """The known name most like a misspelt one (1: the same, 0: nothing in common), or ""."""
     folded = {each[:LONGEST_COMPARED].lower(): each for each in known}
     close = difflib.get_close_matches(name[:LONGEST_COMPARED].lower(), folded, n=1, cutoff=likeness)
     return folded[close[0]] if close else ""

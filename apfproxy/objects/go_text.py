@@ -1,7 +1,6 @@
 """Texts as Go writes and reads them, for messages that must read like kube-apiserver's.
 
-A point in time is an RFC 3339 text, in UTC on the way out; inside it is a number of seconds since
-1970.  The calendar is Go's, the proleptic Gregorian one, of years 0001 to 9999.
+Times are seconds since 1970 inside, RFC 3339 outside, of years 0001 to 9999 (proleptic Gregorian).
 
 Sources: Go's documentation of `strconv` and `encoding/json`.
 """

@@ -1,6 +1,4 @@
-"""The forms of names, labels and keys that Kubernetes objects use.
-
-Each check returns what is wrong with a value, an empty list for nothing.  Lengths count bytes.
+"""The forms of names, labels and keys; each check returns what is wrong, lengths count bytes.
 
 Sources: RFC 1123 section 2.1 with RFC 1035 section 2.3.4 (lengths); Kubernetes documentation,
 "Object Names and IDs" and "Labels and Selectors".

@@ -1,14 +1,12 @@
 """Reads FlowSchemas and PriorityLevelConfigurations, as people and servers write them.
 
-JSON or YAML becomes an object in three steps: it is decoded by the description in `types`,
-it gets the defaults of its version, and it is validated.  What the description refuses, an API
-server refuses as well: names are case-sensitive, null stands for an absent field (in a list or map,
-for an empty element), integers have no fraction.  Where an API server stops at the first value of a
-wrong type, all are reported here, since people who edit a file want to hear of all of them.
+JSON or YAML is decoded by the description in `types`, gets the defaults of its version, and is
+validated.  Refused is what an API server refuses: names are case-sensitive, null stands for an
+absent field (in a list or map, for an empty element), integers have no fraction.  But all values of
+a wrong type are reported, not the first, since people who edit a file want to hear of all.
 
-v1 and v1beta3 differ in one thing: zero `nominalConcurrencyShares` of a Limited priority level.  In
-v1 zero means zero and only an absent value gets the default.  In v1beta3 zero means the default,
-unless an annotation says to keep it.
+In v1 zero `nominalConcurrencyShares` of a Limited level are zero; in v1beta3 they are the default
+unless an annotation says to keep them.  Nothing else differs.
 
 Sources: Kubernetes API reference, flowcontrol.apiserver.k8s.io/v1 and v1beta3; KEP-1040, "v1beta3
 and v1".
@@ -62,7 +60,6 @@ METADATA_NOT_READ = frozenset(
 )
 """Fields that may have any value: only servers set them, and nothing here depends on them."""
 METADATA_DROPPED = frozenset({"creationTimestamp", "namespace"})
-"""Fields that must be strings, but may be any."""
 UID = re.compile(r"[\x21-\x7e]{0,253}")
 """Stricter than Kubernetes, which has only UIDs that it made: others become part of responses'
 heads, and one with a line break would become header fields."""
@@ -87,10 +84,9 @@ LONGEST_NUMBER = 40
 
 
 def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | list[FieldError]:
-    """Read an object into v1, give it its defaults and validate it, or say all that is wrong.
+    """Read decoded JSON into valid v1 with defaults, or say all that is wrong.
 
-    `raw` is decoded JSON or YAML without lone surrogates.  If `strict`, an unknown field is an
-    error; kube-apiserver drops it, with a warning.
+    If `strict`, an unknown field is an error; kube-apiserver drops it, with a warning.
     """
     kind, api_version = type_of(raw)
     if kind in MODELS and api_version in SERVED_UNTIL:
@@ -129,10 +125,7 @@ def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | lis
 
 
 class Decoder:
-    """Takes the values that a description has, and collects the errors of the others.
-
-    `unknown` has path, name and known names of fields that the description does not have.
-    """
+    """Takes the values a description has; `unknown` has path, name and known names of others."""
 
     def __init__(self) -> None:
         self.mistakes: list[FieldError] = []

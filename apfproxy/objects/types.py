@@ -1,10 +1,8 @@
-"""FlowSchema and PriorityLevelConfiguration, described once.
+"""FlowSchema and PriorityLevelConfiguration, described once, as in v1.
 
-The classes are those of v1, the version used inside.  Each field has its name, its type and, as
-`Wire`, what else Kubernetes says of it; a class's docstring is its text in OpenAPI.  `reading`
-decodes by this description, and the embedded API server derives from it what it needs for
-protobuf, OpenAPI, patches and server-side apply.  Metadata has numbers and texts only there, in
-`schema.shared_structs`: here it is what `reading` has to know.
+Each field has its name, its type and, as `Wire`, what else Kubernetes says of it; a class's
+docstring is its text in OpenAPI.  `reading` decodes by it, and the embedded API server derives
+protobuf, OpenAPI, patches and server-side apply, with `schema.shared_structs` for metadata.
 
 Sources: Kubernetes API reference, flowcontrol.apiserver.k8s.io/v1 and "Common Definitions"; for the
 numbers, Kubernetes 1.36, `api/flowcontrol/v1/generated.proto`.
@@ -40,11 +38,7 @@ UID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://flowcontrol.apiserver.k8
 
 
 class Wire(msgspec.Struct, frozen=True):
-    """The description of a field, beside its name and its type.
-
-    Go writes a field that `is_written` although it is empty: null for a missing list or pointer,
-    else the zero value.  The format is `int64` of an integer that has not 32 bits.
-    """
+    """A field beside its name and type; Go writes one that `is_written` although it is empty."""
 
     number: int = 0
     text: str = ""
@@ -303,10 +297,7 @@ MODELS: dict[str, type[FlowSchema | PriorityLevelConfiguration]] = {
 
 
 class Member(NamedTuple):
-    """A field of a model: its type is `str`, `bool`, `int`, `dict` of texts, or a model.
-
-    If it `is_pointer`, an absent value differs from a zero one.
-    """
+    """A field of a model; if it `is_pointer`, an absent value differs from a zero one."""
 
     type: type
     is_list: bool
@@ -340,10 +331,7 @@ def stable_uid(obj: FlowControlObject) -> str:
 
 
 def due_condition(schema: Object, levels: Container[str], now: str) -> Object | None:
-    """The condition `Dangling` that a schema should have at an RFC 3339 time; None if it has it.
-
-    Source: apiserver's `pkg/util/flowcontrol/apf_controller.go`.
-    """
+    """The condition `Dangling` that a schema should have at a time, or None if it has it."""
     level = schema["spec"]["priorityLevelConfiguration"]["name"]
     is_there = level in levels
     told = "and it exists" if is_there else "but there is no such object"

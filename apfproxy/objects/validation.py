@@ -62,11 +62,7 @@ ALL = "*"
 LOWEST_PRECEDENCE = 10000
 MOST_QUEUES = 10_000_000
 MOST_ENTROPY_BITS = 60
-"""Bits of a flow's hash that dealing may consume, of 64, as Kubernetes has it.
-
-The last card takes what the cards before it left; with all 64 bits used up its halves could be as
-uneven as 2 to 3, with 60 they are 32 to 33 at worst.
-"""
+"""Of a flow's 64-bit hash that dealing may consume, so that the last card is hardly uneven."""
 PRESERVE_ZERO = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
 """The annotation, of any value, by which zero shares keep their meaning in v1beta3."""
 GO_NAMES = {"apiGroups": "APIGroups"}
@@ -99,9 +95,7 @@ FLOW_SCHEMAS = {
         CATCH_ALL, LOWEST_PRECEDENCE, "ByUser", "system:unauthenticated", "system:authenticated"
     ),
 }
-"""Specifications of the mandatory FlowSchemas, which cannot be changed: every request finds its way
-to one of them if to no other.  They stand here and not only in the bootstrap files, so that an
-edited file cannot redefine what it is checked against."""
+"""The mandatory ones, here so that no edited file redefines what it is checked against."""
 
 PRIORITY_LEVELS = msgspec.convert(
     {
@@ -398,10 +392,7 @@ def validate_metadata(
     is_namespaced: bool,
     check_name: Callable[[str], list[str]] = check_dns_subdomain,
 ) -> list[FieldError]:
-    """Find the errors in metadata of an object to be created that has its name.
-
-    Managed fields and bare finalizers are not checked.
-    """
+    """Find the errors in a new object's metadata; not in managed fields and bare finalizers."""
     errors: list[FieldError] = []
     prefix, name = metadata.get("generateName", ""), metadata.get("name", "")
     if prefix:

@@ -51,10 +51,7 @@ UNAUTHENTICATED_GROUP: Final = "system:unauthenticated"
 
 
 class User(Record, frozen=True):
-    """A user with all groups that count, virtual ones included, in the authenticator's order.
-
-    A `uid` tells users of one name apart over time; "" if it is not known.
-    """
+    """A user with all groups that count; a `uid` tells users of one name apart, "" if unknown."""
 
     name: str
     groups: tuple[str, ...]
@@ -86,7 +83,7 @@ def supposed_groups(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def authenticated(user: User) -> User:
-    """The user as a member of `system:authenticated`, unless anonymous or in either group already.
+    """The user as a member of `system:authenticated`, unless anonymous or in a like group.
 
     Source: kubernetes/apiserver, authentication/group/authenticated_group_adder.go.
     """
@@ -156,11 +153,7 @@ class AttributesError(ValueError):
 
 
 def split_target(method: str, target: bytes) -> tuple[bytes, bytes]:
-    """Split a request target, as received, into path and query, both as they came.
-
-    The path is b"" if there is none.  CONNECT has a target of its own kind.  AttributesError if no
-    server of Go's would take it.
-    """
+    """Split a target into raw path and query; AttributesError if no server of Go's took it."""
     # A regular expression takes twice as long.
     if len(target.translate(None, CONTROLS)) != len(target):
         raise AttributesError("control character in request target")
@@ -256,10 +249,7 @@ def parse_query(query: bytes) -> Query:
 
 
 def known_parameters(query: bytes) -> Query:
-    """The first value of each known parameter of a query; the result is shared.
-
-    Nothing is made of others: any client may send thousands.
-    """
+    """The first value of each known parameter, shared; nothing is made of thousands of others."""
     known = known_queries.get(query)
     if known is not None:
         return known
@@ -323,10 +313,7 @@ MAX_COLLECTION_CHARACTERS: Final = 128
 
 
 class ListOptions(Record, frozen=True):
-    """The options that the cost of a LIST, or of a WATCH's initial events, depends on.
-
-    Unless it `is_decodable` the others mean nothing.  A `limit` of 0 or less is none.
-    """
+    """What the cost of a LIST or WATCH depends on; a `limit` of 0 or less is none."""
 
     is_decodable: bool = True
     limit: int = 0
@@ -337,13 +324,10 @@ class ListOptions(Record, frozen=True):
 
 
 class RequestAttributes:
-    """The attributes of a request; immutable once made.
+    """The attributes of a request; immutable, "" where one does not apply.
 
-    Text is decoded: each byte that is not UTF-8 is U+FFFD.  A field that does not apply is "".
-    `path` is whole, and not normalised; `prefix_value` is the variable part of its `path_prefix`,
-    "" if the path may lead elsewhere.  `name` may come from the field selector of a LIST or WATCH.
-    `long_running_by` says why the request may last as long as its client likes; `list_options` are
-    of a LIST or WATCH only; an API that `is_plain` is not Kubernetes'.
+    `path` is decoded and whole; `prefix_value` is the variable part of its `path_prefix`; `name`
+    may come from the field selector of a LIST or WATCH.  An API that `is_plain` is not Kubernetes'.
     """
 
     def __init__(  # noqa: PLR0913  one for each that it has
@@ -580,11 +564,7 @@ def list_options(query: Query) -> ListOptions:
 
 
 def _is_from_cache(query: Query, version: str, limit: int) -> bool:
-    """Whether a LIST is served by the watch cache.
-
-    The most recent state (no version) counts as read from storage: the estimator supposes an etcd
-    that cannot say how far its watches are.
-    """
+    """Whether the watch cache serves a LIST; not the most recent state, as the estimator has it."""
     match = first(query, "resourceVersionMatch")
     if match == "":
         is_exact = bool(first(query, "continue")) or (limit > 0 and version != "0")
@@ -611,10 +591,7 @@ def watch_and_name(query: Query) -> tuple[bool, str]:
 
 
 def required_field(query: Query, field: str) -> str:
-    """The value that the field selector requires of a field; "" if none.
-
-    No selector has an effect when any of the options cannot be decoded.
-    """
+    """A field selector's value of a field; "" if none, or if no option can be decoded."""
     selector = first(query, "fieldSelector")
     if field not in selector or not _is_decodable(query):
         return ""
@@ -632,10 +609,7 @@ def _is_decodable(query: Query) -> bool:
 
 
 def parse_bool(text: str) -> bool:
-    """Decode a boolean: all but `0` and `false` are true, "" too.
-
-    Letters that differ in case only are equal here, and Unicode has a second small s.
-    """
+    """Decode a boolean: all but `0` and `false` are true, "" too; Unicode has a second small s."""
     return text != "0" and text.replace("\N{LATIN SMALL LETTER LONG S}", "s").lower() != "false"
 
 
@@ -689,10 +663,9 @@ def parse_duration_ns(text: str) -> int:
 
 
 def request_timeout_ns(attributes: RequestAttributes, default_ns: int) -> int:
-    """How long a request may take; a long-running one, until it has its seats.
+    """How long a request may take, or wait if long-running, where `timeout` may mean anything.
 
-    A `timeout` parameter can shorten `default_ns`, unless the request is long-running, where it may
-    mean anything.  0 and negative durations are ignored.
+    It can shorten `default_ns` only; 0 and negative ones are ignored.
 
     Source: kubernetes/apiserver pkg/endpoints/filters/request_deadline.go.
     """

@@ -62,10 +62,7 @@ class PathPrefixes:
         self._any = re.compile("|".join(map(_pattern_of, divided)).encode())
 
     def find(self, raw_path: bytes, path: str) -> tuple[str, str]:
-        """The decoded prefix of a path, and its variable part; both "" if it has none.
-
-        `path` is `raw_path`, whose escapes are right, decoded.
-        """
+        """The decoded prefix of a path, and its variable part; "" twice if it has none."""
         found = self._any.match(raw_path)
         if found is None or b"%2f" in found[0].lower():
             return "", ""
@@ -92,11 +89,9 @@ def _pattern_of(parts: list[str]) -> str:
 
 
 class RequestRules:
-    """The rules for long-running requests, and the prefixes of APIs; immutable.
+    """Long-running requests and the prefixes of APIs, with the reason of each; immutable.
 
-    Verbs are Kubernetes', or methods in small letters.  A path prefix that ends with `/` is of the
-    paths below it alone.  The attributes `verbs`, `subresources` and `path_prefixes` have the
-    reason of each, in words.
+    Verbs are Kubernetes', or methods in small letters; `/watch/` is of paths below it alone.
     """
 
     def __init__(

@@ -1,15 +1,11 @@
 """Lines of logs as requests: Kubernetes' audit log, and the proxy's own access log.
 
-Audit log.  Only events of a request's last stage, `ResponseComplete` or `Panic`, are requests.  A
-request took from `requestReceivedTimestamp` to `stageTimestamp`, less what it waited in the
-server's own queues, if an annotation says so.  Who is impersonated asks.
+Of the audit log only a request's last stage, `ResponseComplete` or `Panic`, is one; it took from
+`requestReceivedTimestamp` to `stageTimestamp`, less its wait in the server's queues if annotated.
+In the access log it took `executionSeconds`, and the seats that LISTs and WATCHes had are kept.
 
-Access log.  A request took `executionSeconds`.  Of LISTs and WATCHes, `seats` are kept: what the
-proxy had learned of them by then.  Lines about what never came to flow control are skipped, as are
-those that say how many requests have no line.
-
-In either, what never executed (rejected by flow control, or given up in its queue) is replayed with
-the mean time of what is alike.
+A request that never executed (rejected, or given up in its queue) is replayed with the mean time of
+what is alike.
 """
 
 from __future__ import annotations

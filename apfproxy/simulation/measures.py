@@ -32,11 +32,7 @@ MEANS, COUNTS = ("seats", "waiting", "limit"), ("dispatched", "rejected")
 
 
 class Durations:
-    """A distribution of durations in nanoseconds: counts by bucket, and their exact sum.
-
-    A duration falls into a bucket at most 1/64 as wide as itself is long, and a quantile is the
-    middle of its bucket: within 0.8 % of the exact one, whatever the scale (as in HdrHistogram).
-    """
+    """Nanoseconds in buckets, whose middles are within 0.8 % as in HdrHistogram; an exact sum."""
 
     __slots__ = ("counts", "total_ns")
 
@@ -56,10 +52,7 @@ class Durations:
         self.counts.update(other.counts)
 
     def quantiles(self, parts: tuple[float, ...], zeros: int = 0) -> tuple[float, ...]:
-        """The durations that parts of all are not longer than, in nanoseconds.
-
-        The parts are above 0, at most 1, and ascend; `zeros` of 0 ns were not added, but count.
-        """
+        """The nanoseconds that ascending parts of all do not exceed; `zeros` also count."""
         buckets = sorted(self.counts.items())
         below = [zeros, *itertools.accumulate((count for _, count in buckets), initial=zeros)]
         found = []
@@ -76,13 +69,8 @@ class Durations:
 class Tally:
     """Outcomes of some requests; all numbers only grow, but for `clear`.
 
-    Attributes:
-        queued: They had to wait, whatever became of them.
-        cut_off: Their time was over before they were served.
-        without_seats: Long-running ones, which flow control lets pass.
-        seat_ns: Seats held, times how long.
-        rejected: By reason; those who gave up waiting are `time-out`.
-        waits: Waits of those that executed after waiting.
+    Of the `queued` it has waits if they executed; `cut_off` ones ran out of time, those
+    `without_seats` are long-running, and `seat_ns` are seats times how long they were held.
     """
 
     executed: int = 0
@@ -119,12 +107,9 @@ class Tally:
 
 
 class LevelView(LevelMeter):
-    """A priority level as the series and the report see it.
+    """A priority level as the series and the report see it, in place of the queue set's meter.
 
-    It takes the place of the queue set's meter, and integrates instead of sorting into histograms.
-    Integrals and maxima are up to the last sample; `borrowed_ns` has seats in use beyond the
-    nominal ones, `max_limit` is seen after each adjustment by period and each bin, and `series` has
-    a value for each bin, by the names in `MEANS` and `COUNTS`.
+    Integrals and maxima are up to the last sample; `borrowed_ns` are seats beyond the nominal.
     """
 
     def __init__(self, level: PriorityLevel) -> None:

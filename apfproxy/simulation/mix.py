@@ -1,7 +1,4 @@
-"""A synthetic mix of requests, as a YAML document says it; see `config/simulation/mix.yaml`.
-
-Chance is seeded: one mix gives one sequence of arrivals, whatever the configuration.
-"""
+"""A synthetic mix of requests, as in `config/simulation/mix.yaml`; one mix, one sequence."""
 
 from __future__ import annotations
 
@@ -80,11 +77,7 @@ class Duration(int):
 
 
 class Times(msgspec.Struct, frozen=True):
-    """A distribution of durations: `constant`, `uniform`, `exp`, `normal` or `lognormal`.
-
-    `first_ns` is the value, the least, the mean or, if lognormal, the median; `second` the greatest
-    or the standard deviation in nanoseconds, or that of the logarithm.
-    """
+    """A distribution: value, least, mean or median; greatest or the (logarithm's) deviation."""
 
     shape: str
     first_ns: int

@@ -1,8 +1,4 @@
-"""A report over time as a picture: SVG, in the colours of the reader's scheme, light or dark.
-
-Each level that had requests has a row, each configuration a column.  All columns of a row have the
-same axes.
-"""
+"""A report over time as SVG in the reader's colours: levels are rows, configurations columns."""
 
 from __future__ import annotations
 

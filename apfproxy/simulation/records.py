@@ -1,7 +1,6 @@
-"""Requests read from a log, kept small until they are replayed.
+"""Requests read from a log in the order of their ends, to be replayed as they came; small.
 
-A log is in the order in which requests ended; they are replayed in the order in which they came.
-Requests that are alike are of one kind, so that each kind is looked at once.
+Those that are alike are of one kind, so that each kind is looked at once.
 """
 
 from __future__ import annotations
@@ -32,11 +31,7 @@ MANY_KINDS = 100_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """One kind of requests; compared by identity, so that looking it up costs next to nothing.
-
-    `client` is the user as reports name it.  Requests that are not long-running end after
-    `timeout_ns`; seats of 0 are estimated; headers are names in lower case with values.
-    """
+    """Requests compared by identity, so that looking one up costs next to nothing."""
 
     client: str
     user: User
@@ -47,11 +42,7 @@ class Kind:
 
 
 def essence(kind: Kind, *, with_names: bool) -> tuple[Hashable, ...]:
-    """All of a kind that decides anything; two kinds with one essence are alike.
-
-    `with_names` has the names of objects that are written to count: WATCHes of single objects make
-    only writes to these wider.  Names of objects that are read never count.
-    """
+    """All of a kind that decides anything; names count if written and in `with_names`."""
     of = kind.attributes
     is_read = of.is_resource_request and not of.is_mutating
     return (
@@ -80,14 +71,11 @@ def kind_of(
 
 
 class Records:
-    """Requests of a log.
+    """Requests of a log, and lines that are none.
 
-    `skipped` lines are well, but nothing to replay; `early` ones of them are of requests which had
-    not ended.  `left_out` are parts of the log's wrapping that have no entry: `foreign` ones of
-    Google Cloud's own audit log, `misfits` of the other kind of log.  `unlogged` requests have no
-    line, as the log says.  Of the `broken` lines `problems` has the first, with number and reason.
-    `guessed` requests never executed when they were logged, so that their time is unknown; `held`
-    ones waited or never executed.
+    Of the `skipped` lines `early` ones are of requests that had not ended; `left_out` are wrapping,
+    of which `foreign` ones are of Google Cloud's own audit log, `misfits` of the other kind of log.
+    `unlogged` requests have no line.  `guessed` ones never executed; `held` ones waited, too.
     """
 
     def __init__(self, preset: Preset = KUBERNETES) -> None:
@@ -108,10 +96,7 @@ class Records:
     def add(
         self, time_ns: int, user: User, method: str, target: str, service_ns: int, seats: int = 0
     ) -> None:
-        """Add a request that took so long to serve, `UNKNOWN_NS` if it never executed.
-
-        All times have the same zero; seats of 0 are estimated.  Raises as `kind_of`.
-        """
+        """Add a request served in so many ns, or `UNKNOWN_NS`; seats 0 are estimated."""
         key = (method, target, user, seats)
         number = self._recent.get(key)
         if number is None:

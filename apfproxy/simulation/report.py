@@ -29,10 +29,7 @@ NOTHING = dict.fromkeys(COMPARED, 0)
 FLOW = ("priorityLevel", "flowSchema", "flow")
 
 NEW, GONE, BOTH, MOVED = "new", "gone", "both", "moved"
-"""A row is only in the second configuration, only in the first, or in both.
-
-Of a flow that has another FlowSchema or level in the second, both parts are one that moved.
-"""
+"""A row is only in the second configuration, only in the first, or in both."""
 
 
 def configuration_report(name: str, simulation: Simulation) -> Row:
@@ -142,11 +139,9 @@ def compared(
     *,
     can_move: bool = False,
 ) -> list[Row]:
-    """The differences of the first `top` rows of either list.
+    """The differences of the first `top` rows, each known by some fields; the gone come last.
 
-    Rows are identified by some fields.  One that only one list has is new, or gone, and its numbers
-    in the other are 0; those that are gone stand at the end.  Where rows can move, a new and a gone
-    one with the same last field are one, if there is one of each.
+    Where rows can move, a new and a gone one that alone share their last field are one.
     """
     earlier = {tuple(each[name] for name in names): each for each in before}
     later = {tuple(each[name] for name in names): each for each in after}

@@ -1,12 +1,8 @@
 """A configuration with requests replayed through it.
 
-Everything that decides is the proxy's own: the controller, with its adjustment of limits every
-10 s and where a request waits for idle seats, the queue sets, the work estimator, the times that
-clients are told to stay away.  Only the time is virtual, and service times are given: a server that
-gets slower under load is not modelled.
-
-Costs of LISTs are not learned, since there are no responses: a LIST takes one seat unless it is
-said how many.  WATCHes are counted while they are open, and make writes wider as in the proxy.
+Everything that decides is the proxy's own.  Only the time is virtual, and service times are given:
+a server that slows down under load is not modelled.  Costs of LISTs are not learned, since there
+are no responses: a LIST takes one seat unless it is said how many.
 """
 
 from __future__ import annotations
@@ -78,15 +74,12 @@ class SimulatedRequest(Passage):
 
 
 class Simulation:
-    """One run of requests through one configuration, which includes the built-in objects.
+    """A run of requests through one configuration, which includes the built-in objects.
 
-    A request that executes ends when it is served, or cut off when its time is over; a WATCH gives
-    its seats back once its initial events are through, and counts as open until its end.  The run
-    is over when all `sources` of requests and all requests `in_flight` have ended.  What happens
-    before `warm_up_ns` is in the series, but does not count otherwise; the warm-up was over at
-    `counted_from_ns`, 0 for never.  `tallies` has outcomes by client, priority level, FlowSchema
-    and distinguisher; `bin_ns` is the width of a bin of the series.  `on_progress` gets the
-    requests up to now.
+    A WATCH gives its seats back once its initial events are through, and is open until its end.
+    The run is over when all `sources` and all `in_flight` have ended.  The time before `warm_up_ns`
+    is in the series, but does not count; the warm-up ended at `counted_from_ns`, 0 for never.
+    `tallies` has outcomes by client, level, FlowSchema and distinguisher.
     """
 
     def __init__(
@@ -298,10 +291,7 @@ class Sequence:
 
 
 class ClosedClient:
-    """A client with one request at a time; rejected, it stays away as long as it is told.
-
-    It asks from `start_ns` to `stop_ns`, and pauses for `think_ns` after a response.
-    """
+    """A client with one request at a time and a pause; rejected, it stays away as told."""
 
     __slots__ = ("_draw_service_ns", "_kind", "_simulation", "_stop_ns", "_think_ns")
 

@@ -1,7 +1,6 @@
 """Time that moves from one event to the next.
 
-Events of one time come in the order in which they were armed, arrivals before all others: what
-the outside does at a time has been decided before anything that follows from it.
+Arrivals of a time come first, for the outside decides before anything that follows from it.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""Finds the entries of a log in what programs wrap them in.
+"""Finds the entries of a log, JSON objects, in what programs wrap them in.
 
-An entry is a JSON object.  It may stand
+One may stand on a line, behind a prefix (syslog's, CRI's, columns of CSV) or not; in several lines,
+in lists and objects (an EventList, what CloudWatch returns); in a string of JSON (Docker's `log`,
+AKS's `properties.log`, Fluent Bit's `message`), to any depth, and cut into several (CRI's `P`,
+Docker's without an end of line).
 
-1. on a line of its own, behind a prefix (a host name, syslog's, CRI's, columns of CSV) or not;
-2. in several lines, and in lists and objects (an EventList, an array, what CloudWatch returns);
-3. in a string of JSON (Docker's `log`, AKS's `properties.log`, Fluent Bit's `log` or `message`), to
-   any depth, and cut into several (CRI's `P`, Docker's without an end of line).
-
-What is long is read as it comes: of a list that is the value or one of its members, each item
-alone; anything else has `MAX_BYTES`.  A line without an entry is left out where it is of a wrapper,
-such as the text of another program; any other is broken.
+Of a list that is long each item is read as it comes; anything else has `MAX_BYTES`.  A line without
+an entry is left out where it is a wrapper's; any other is broken.
 """
 
 from __future__ import annotations
@@ -65,11 +62,7 @@ DOCKER = frozenset({"attrs", "log", "stream", "time"})
 
 
 class Format(NamedTuple, Generic[Entry]):
-    """The entries of one kind of log, each with the member `marker`.
-
-    `entry_of` makes an entry of an object, None if it is none; an object that `is_other` is an
-    entry of another kind of log, and is left out.
-    """
+    """The entries of one kind of log, with the member `marker`; any that `is_other` is left out."""
 
     kind: type[Entry]
     marker: str
@@ -78,11 +71,9 @@ class Format(NamedTuple, Generic[Entry]):
 
 
 class WrappedLines(Generic[Entry]):
-    """Reads lines, and hands over the entries in them.
+    """Reads lines: `take` gets each entry, or raises ValueError; `refuse` a line's number and flaw.
 
-    `take` gets each, or raises ValueError; `refuse` gets the number of a line and what is wrong
-    with it.  Of the lines and items without an entry that were `left_out`, `foreign` ones are of
-    Google Cloud's own audit log; `misfits` are entries of another kind of log.
+    Of the `left_out`, `foreign` are Google Cloud's; `misfits` are entries of the other kind of log.
     """
 
     def __init__(
@@ -232,11 +223,9 @@ class WrappedLines(Generic[Entry]):
 
 
 class Open:
-    """A value that is taken apart, whose end may be on a later line.
+    """A value that is taken apart, from line `number` to `end` of its last line, -1 before.
 
-    It begins on line `number`, and has the `problem` if it never ends.  It `has_items` that are
-    read alone, `is_refused` if it is too large or no JSON, and ends at `end` of its last line, -1
-    before.
+    Its items are read alone if it `has_items`; it `is_refused` if too large or no JSON.
     """
 
     def __init__(self, number: int, problem: str) -> None:
