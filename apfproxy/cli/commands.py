@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
-from click.shell_completion import CompletionItem
 
 from apfproxy.base import build
 from apfproxy.base.held_signals import INTERRUPTED, release, release_interrupt
@@ -66,30 +65,32 @@ HANDLE_SIGNALS = frozenset({"apiserver", "serve"})
 """The commands that handle all the signals that `main` holds back."""
 
 
-class Commands(click.Group):
-    """Imports a command when it is asked for, and no other."""
+def imported(name: str) -> click.Command:
+    """Import a command of `COMMANDS`, and let signals that `main` held back through to it."""
+    # Objects that modules make stay: a look for garbage in them would take a tenth of a start.
+    gc.disable()
+    try:
+        module = importlib.import_module(f"apfproxy.cli.{MODULES.get(name, name)}")
+    finally:
+        gc.freeze()
+        gc.enable()
+    if name in HANDLE_SIGNALS:
+        release_interrupt()
+    else:
+        release()
+    command: click.Command = getattr(module, name)
+    give_variables(command, name)
+    return command
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        # What modules make stays: looking for garbage in it would take a tenth of a start.
-        gc.disable()
-        try:
-            module = importlib.import_module(f"apfproxy.cli.{MODULES.get(cmd_name, cmd_name)}")
-        finally:
-            gc.freeze()
-            gc.enable()
-        if cmd_name in HANDLE_SIGNALS:
-            release_interrupt()
-        else:
-            release()
-        command: click.Command = getattr(module, cmd_name)
-        give_variables(command, cmd_name)
-        return command
+
+class Commands(click.Group):
+    """Imports the command that runs, and no other: those that it has are names with short help."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in COMMANDS:
+            return args[0], imported(args[0]), args[1:]
         if args[0] not in self.commands and not ctx.resilient_parsing:
             close = difflib.get_close_matches(args[0], COMMANDS, n=1)
             hint = f"did you mean {close[0]}?" if close else f"expected {LISTED}"
@@ -103,22 +104,10 @@ class Commands(click.Group):
             error.ctx = error.ctx or ctx  # its message begins with the command
             raise
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        found = [
-            CompletionItem(name, help=what)
-            for name, what in COMMANDS.items()
-            if name.startswith(incomplete)
-        ]
-        return found + super(click.Group, self).shell_complete(ctx, incomplete)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
-
 
 @click.group(
     cls=Commands,
-    commands=[click.Command(name) for name in COMMANDS],  # for click to propose their names
+    commands=[click.Command(name, short_help=text) for name, text in COMMANDS.items()],
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,

@@ -16,6 +16,7 @@ from apfproxy.cli import admin_client
 from apfproxy.cli.admin_client import TIMEOUT_S, fetch, tls_remedy, whole
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.parameters import AdminAddress, parse_admin
+from apfproxy.settings import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +55,22 @@ async def test_errors(target: str, status: int, text: str, message: str) -> None
 
     assert message in caught.value.message
     assert caught.value.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("http://127.0.0.1:8081", Address(host="127.0.0.1", port=8081)),
+        ("https://[::1]:8443/", Address(host="::1", port=8443, is_tls=True)),
+        ("http://proxy", Address(host="proxy", port=80)),
+        ("proxy:8081", Address(host="proxy", port=8081)),
+        ("[::1]:8081", Address(host="::1", port=8081)),
+        (":8081", Address(host="127.0.0.1", port=8081)),
+        ("unix:/run/admin.sock", Address.unix("/run/admin.sock")),
+    ],
+)
+def test_addresses(text: str, expected: Address) -> None:
+    assert expected == parse_admin(text)
 
 
 @pytest.mark.parametrize(

@@ -115,10 +115,11 @@ def test_directory_and_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (ANNOTATED, "", 1, "(error APF401)"),
         (ANNOTATED, "--ignore APF401", 0, f"{VALID}, 1 ignored"),
         (DANGLING, "", 1, "  APF101  Create the PriorityLevelConfiguration, correct it"),
+        (DANGLING.replace("[get]", "[get, Post]"), "", 1, "apfproxy.io/match-methods: POST."),
     ],
     ids=[
         *("uid-with-a-header-line", "misspelt-level", "suggested-level", "no-level", "few-seats"),
-        *("others", "broken-annotation", "ignored", "dangling"),
+        *("others", "broken-annotation", "ignored", "dangling", "method-as-verb"),
     ],
 )
 def test_said(check: Check, text: str, flags: str, code: int, told: str) -> None:

@@ -45,7 +45,6 @@ async def ports() -> AsyncIterator[Ports]:
 
 
 def test_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command starts its servers, compares both halves in words, and leaves no process."""
     monkeypatch.setattr(running, "raise_descriptor_limit", lambda: None)
 
     assert main(["demo", "--seconds", "1"]) == 0
@@ -106,7 +105,6 @@ async def test_client() -> None:
 
 
 def measured(name: str, *, served: int = 100, rejected: int = 0) -> Arm:
-    """A half of two seconds in which the modest clients got 100 responses."""
     arm = Arm(name, 0)
     arm.duration_s = 2.0
     for kind, status, count in ((MODEST, 200, 100), (GREEDY, 200, served), (GREEDY, 429, rejected)):
@@ -128,7 +126,6 @@ def measured(name: str, *, served: int = 100, rejected: int = 0) -> Arm:
     ],
 )
 def test_summary(limited: Arm, is_whole: bool, text: str) -> None:
-    """Both halves are compared, with the price that the greedy client pays."""
     assert text in summary(measured("without"), limited, is_whole=is_whole)
 
 
@@ -137,7 +134,6 @@ async def fail() -> tuple[int, ...]:
 
 
 def test_servers_that_do_not_start() -> None:
-    """A server that does not start ends the demo with an error."""
     with pytest.raises(CommandError, match="did not start"), server_process(fail):
         pass
 

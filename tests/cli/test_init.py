@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from apfproxy.cli.config_command import FILES
 from apfproxy.cli.init import KINDS
 from apfproxy.cli.main import main
 from apfproxy.settings import Settings
 from apfproxy.settings.contradictions import contradictions
 from apfproxy.settings.file import load_settings
+from tests.config.expressions import CONFIG
 from tests.config.manifests import problems_of
 
 if TYPE_CHECKING:
@@ -114,3 +116,21 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert ["mine"] == [path.read_text() for path in tmp_path.iterdir()]
     assert 1 == main(["init", "gateway", str(mine / "below")])
     assert f"{mine / 'below' / 'README.md'}: cannot be made: Not a dir" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted(FILES.keys() - {"alerts"}))
+def test_config_print(name: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert 0 == main(["config", "print", name])
+    expected = b"---\n".join((CONFIG / path).read_bytes() for path in FILES[name])
+
+    assert expected == capsysbinary.readouterr().out
+
+
+def test_alerts(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prometheus gets the rules that its operator has, with their comments."""
+    assert 0 == main(["config", "print", "alerts"])
+    text = capsys.readouterr().out
+    operators = (CONFIG / "prometheus" / "prometheusrule.yaml").read_text()
+
+    assert yaml.safe_load(operators)["spec"] == yaml.safe_load(text)
+    assert text.count("#") > 1

@@ -61,6 +61,8 @@ limits --offline --cluster x | leave out --cluster or --offline
 limits --fleet --offline | running proxy's fleet: leave out LEVEL
 limits --fleet workload-low | running proxy's fleet: leave out LEVEL
 limits --admin x | HOST:PORT, :PORT or unix:/PATH
+limits --admin-ca-file a | --admin-key-file go with an --admin of https://
+limits --admin https://a --admin-cert-file a | --admin-cert-file and --admin-key-file go together
 odds --queues | Option '--queues' requires an argument (see
 odds --queues 0 | expected a whole number from 1 to 10000000
 odds --queues 4 | expected a hand of 1 to 4 queues

@@ -93,34 +93,19 @@ def test_audit_log(
         f"{path}: {guessed} of what is alike",
     ] == err.splitlines()
     found = json.loads(out)
-    assert {
-        "log": path,
-        "requests": 2,
-        "skippedLines": 0,
-        "brokenLines": 2,
-        "leftOutLines": 0,
-        "unloggedRequests": 0,
-        "guessedServiceTimes": 1,
-    }.items() <= found["input"].items()
+    counts = {"requests": 2, "brokenLines": 2, "guessedServiceTimes": 1}
+    assert {"log": path, **counts}.items() <= found["input"].items()
     assert [2, 4] == [each["line"] for each in found["input"]["problems"]]
     (warning,) = found["warnings"]
     assert warning.startswith("1 request waited or never executed in the log; arrivals are taken")
 
 
-@pytest.mark.parametrize(
-    "pack",
-    [
-        gzip.compress,
-        lambda data: gzip.compress(data.decode().encode("utf-16")) + gzip.compress(b""),
-    ],
-    ids=["gzip", "utf-16-in-gzip"],
-)
-def test_packed_log(
-    pack: Callable[[bytes], bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A log is read as it was rotated or saved; what other programs wrote is left out."""
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_packed_log(encoding: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A log is read as it was rotated or saved; lines of other programs are left out."""
     wrapped = [{"log": json.dumps(EVENT) + "\n"}, {"log": "text\n"}]
-    path = written(tmp_path / "audit.log", [pack(b"".join(lines_of(*wrapped)))])
+    data = b"".join(lines_of(*wrapped)).decode().encode(encoding)
+    path = written(tmp_path / "audit.log", [gzip.compress(data) + gzip.compress(b"")])
 
     assert 0 == main(["simulate", "--audit-log", path, "-o", "json"])
     out, err = capsys.readouterr()

@@ -7,7 +7,7 @@ import re
 import click
 import pytest
 
-from apfproxy.cli.commands import cli
+from apfproxy.cli.commands import COMMANDS, cli, imported
 from tests.docs.pages import ROOT, Page, page, pages
 
 FLAGS_OF_OTHERS = {
@@ -31,14 +31,6 @@ FLAGS_OF_OTHERS = {
 FOLDERS = ("tests/", ".ci/", "config/", "docs/", "loadtest/")
 """A word that begins so is a path of the repository."""
 
-GROUP = click.Context(cli)
-
-
-def commands() -> dict[str, click.Command]:
-    """The commands of the program, by name."""
-    found = {name: cli.get_command(GROUP, name) for name in cli.list_commands(GROUP)}
-    return {name: command for name, command in found.items() if command is not None}
-
 
 def problem_of(words: list[str]) -> str | None:
     for word in words:
@@ -59,12 +51,12 @@ def problem_of(words: list[str]) -> str | None:
 
 def problem_of_command(words: list[str]) -> str | None:
     name, *arguments = words or ["--help"]
-    command: click.Command | None = cli
+    command: click.Command = cli
     if name.startswith("-"):
         arguments = words
+    elif name in COMMANDS:
+        command = imported(name)
     else:
-        command = cli.get_command(GROUP, name)
-    if command is None:
         return f"no command {name}"
     try:
         command.make_parser(click.Context(command)).parse_args(arguments)
@@ -92,7 +84,7 @@ def problem_of_flag(flag: str) -> str | None:
     known = set(FLAGS_OF_OTHERS)
     for source in (ROOT / "loadtest").glob("*.py"):
         known.update(re.findall(r'"(--[a-z-]+)"', source.read_text()))
-    for command in (cli, *commands().values()):
+    for command in (cli, *map(imported, COMMANDS)):
         for parameter in command.get_params(click.Context(command)):
             known.update(parameter.opts, parameter.secondary_opts)
     return None if flag in known else f"no command has {flag}"
@@ -110,7 +102,7 @@ def test_readme_lists_all_commands() -> None:
     """The README has a row for each command."""
     readme = page("README.md")
 
-    assert [] == [name for name in commands() if f"| `apfproxy {name}` |" not in readme.text]
+    assert [] == [name for name in COMMANDS if f"| `apfproxy {name}` |" not in readme.text]
 
 
 @pytest.mark.parametrize(
