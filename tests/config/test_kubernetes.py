@@ -57,12 +57,10 @@ def monitored(name: str, tmp_path_factory: pytest.TempPathFactory) -> Manifests:
 
 
 def proxy_of(manifests: Manifests) -> dict[str, Any]:
-    """The container of the proxy."""
     return containers_of(template_of(manifests))[PROXY]
 
 
 def settings_of(manifests: Manifests) -> str:
-    """The settings, as text."""
     text: str = of_kind(manifests, "ConfigMap")["data"]["apfproxy.yaml"]
     return text
 
@@ -75,11 +73,6 @@ def listeners_of(manifests: Manifests) -> dict[str, str]:
         "clients": flags.get("listen") or settings["downstream"]["listen"],
         "admin": flags.get("admin") or settings["admin"],
     }
-
-
-def selects(labels: dict[str, str], obj: dict[str, Any]) -> bool:
-    """Whether an object has labels."""
-    return bool(labels) and labels.items() <= obj["metadata"].get("labels", {}).items()
 
 
 def test_kinds(name: str, manifests: Manifests) -> None:
@@ -157,7 +150,8 @@ def test_selectors(manifests: Manifests) -> None:
             for spread in pod["spec"].get("topologySpreadConstraints", ())
         ),
     ):
-        assert selects(labels, pod)
+        assert labels
+        assert labels.items() <= pod["metadata"]["labels"].items()
 
 
 def test_containers(name: str, manifests: Manifests) -> None:
@@ -193,28 +187,18 @@ def test_ports(manifests: Manifests) -> None:
 
 
 def test_volumes(name: str, manifests: Manifests) -> None:
-    """The settings are read where they are mounted; only the proxy has the account's token."""
-    pod, proxy = template_of(manifests)["spec"], proxy_of(manifests)
-    mounts = {mount["name"]: mount["mountPath"] for mount in proxy["volumeMounts"]}
-    paths = [mount["mountPath"] for mount in proxy["volumeMounts"]]
-    volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    config_map = of_kind(manifests, "ConfigMap")["metadata"]["name"]
-    args = " ".join(proxy["args"]).replace("--settings=", "--settings ")
-    source = volumes["settings"]
-    (source, *_) = source.get("projected", {}).get("sources", [source])
-    having = [
-        each["name"]
-        for each in (*pod.get("initContainers", []), *pod["containers"])
-        if any(mount["name"] == "account" for mount in each.get("volumeMounts", []))
-    ]
+    """The proxy has all volumes; it alone has the account's token."""
+    pod = template_of(manifests)["spec"]
+    mounts = {
+        container: {each["name"]: each["mountPath"] for each in found.get("volumeMounts", [])}
+        for container, found in containers_of(template_of(manifests)).items()
+    }
+    having = [container for container, found in mounts.items() if "account" in found]
 
-    assert args.startswith(f"serve --settings {mounts['settings']}/apfproxy.yaml")
-    assert mounts.keys() == volumes.keys()
-    assert config_map == source["configMap"]["name"]
-    assert ("account" in mounts) == (SERVICE_ACCOUNT in paths)
-    assert len(paths) == len(set(paths))
+    assert mounts[PROXY].keys() == {volume["name"] for volume in pod["volumes"]}
+    assert ("account" in mounts[PROXY]) == (SERVICE_ACCOUNT in mounts[PROXY].values())
     assert pod["automountServiceAccountToken"] is False
-    assert ([] if name == "sidecar-http" else ["apfproxy"]) == having
+    assert ([] if name == "sidecar-http" else [PROXY]) == having
 
 
 def test_end_of_a_pod(manifests: Manifests) -> None:
@@ -241,23 +225,19 @@ def test_native_sidecars(name: str, manifests: Manifests) -> None:
         assert {"path": "/livez", "port": "admin"} == proxy["startupProbe"]["httpGet"]
 
 
-def account() -> tuple[str, str]:
-    """Name and namespace of the proxy's service account."""
-    found, *_ = yaml.safe_load_all((FOLDER / "rbac" / "reader.yaml").read_text())
-    assert "ServiceAccount" == found["kind"]
-    return found["metadata"]["name"], found["metadata"]["namespace"]
-
-
 def test_rights() -> None:
     """The account may follow EndpointSlices, and change the ConfigMap of its fleet, alone."""
-    endpoints = [*yaml.safe_load_all((FOLDER / "rbac" / "endpoints.yaml").read_text())]
-    fleet = [*yaml.safe_load_all((FOLDER / "rbac" / "fleet.yaml").read_text())]
-    config_map, role, _ = fleet
+    reader, endpoints, fleet = (
+        [*yaml.safe_load_all((FOLDER / "rbac" / f"{name}.yaml").read_text())]
+        for name in ("reader", "endpoints", "fleet")
+    )
+    account, (config_map, role, _) = reader[0], fleet
 
     assert [] == [problem for each in (*endpoints, *fleet) for problem in problems_of(each)]
     assert [[config_map["metadata"]["name"]]] == [each["resourceNames"] for each in role["rules"]]
     assert 1 == len({each["metadata"]["namespace"] for each in fleet})
-    assert [account()] * 2 == [
+    assert "ServiceAccount" == account["kind"]
+    assert [(account["metadata"]["name"], account["metadata"]["namespace"])] * 2 == [
         (subject["name"], subject["namespace"])
         for binding in (endpoints[1], fleet[2])
         for subject in binding["subjects"]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from tests.config.expressions import CONFIG, alerting_rules, selectors
+from tests.config.expressions import CONFIG, alerting_rules, metrics_in
 from tests.config.pods import with_monitoring
 from tests.end_to_end.programs import free_port, installed
 from tests.end_to_end.served import ask
@@ -33,7 +33,7 @@ Series = dict[Labels, float]
 """Holds what a scrape has brought, by all labels and `__name__`."""
 
 RULES = CONFIG / "prometheus" / "prometheusrule.yaml"
-READ = {each.name for rule in alerting_rules() for each in selectors(rule["expr"])}
+READ = {name for rule in alerting_rules() for name in metrics_in(rule["expr"])}
 """Metrics that alerts read."""
 
 FOR_S = {"m": 60, "h": 3600, "d": 86400}
