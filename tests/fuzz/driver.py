@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from tests.fuzz.messages import read_request
 from tests.proxy.fakes import Bench, FakeTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from apfproxy.settings import DownstreamSettings
     from tests.fuzz.messages import Message
@@ -36,14 +37,13 @@ def raw_messages(*, of_upstreams: bool = False) -> list[bytes]:
 
 def splits(data: bytes, choice: int) -> list[list[bytes]]:
     """The same bytes in several partitions: whole first, then others that `choice` picks."""
-    result = [[data]]
-    if len(data) <= ALL_SINGLE_BYTES and choice & 1:
-        result.append([data[i : i + 1] for i in range(len(data))])
-    elif len(data) > 1:
+    if len(data) < 2:
+        return [[data]]
+    cuts: Sequence[int] = range(1, len(data))
+    if len(data) > ALL_SINGLE_BYTES or not choice & 1:
         picks = random.Random(choice)  # noqa: S311  the same for the same input
-        cuts = sorted(picks.sample(range(1, len(data)), min(len(data) - 1, 1 + choice % 6)))
-        result.append([data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)])
-    return result
+        cuts = sorted(picks.sample(cuts, min(len(cuts), 1 + choice % 6)))
+    return [[data], [data[a:b] for a, b in itertools.pairwise([0, *cuts, len(data)])]]
 
 
 class Stage:
@@ -57,7 +57,6 @@ class Stage:
         self._runs = 0
 
     def bench(self) -> Bench:
-        """The bench for the next run."""
         if self._bench is None or self._runs >= self.MAX_RUNS:
             self.drop()
             self._bench = Bench(seats=100, downstream=self._downstream)
@@ -113,16 +112,18 @@ def leave(bench: Bench, client: FakeTransport) -> None:
         bench.upstreams.remove(upstream)
 
 
-class _Read:
-    """Keeps what llhttp finds in a request."""
+class Read:
+    """Keeps what llhttp finds in a message, of the last one its body."""
 
     def __init__(self) -> None:
         self.messages = 0
-        self.target = b""
-        self.body = b""
+        self.target = self.body = b""
 
     def on_url(self, url: bytes) -> None:
         self.target += url
+
+    def on_message_begin(self) -> None:
+        self.body = b""
 
     def on_body(self, body: bytes) -> None:
         self.body += body
@@ -137,7 +138,7 @@ def check_by_llhttp(raw: bytes, request: Message) -> None:
     line, _, rest = raw[len(request.method) :].partition(b"\n")
     raw = b"POST" + BEYOND_ASCII.sub(b"x", line) + b"\n" + rest
     target = BEYOND_ASCII.sub(b"x", request.target)
-    found = _Read()
+    found = Read()
     parser = httptools.HttpRequestParser(found)
     try:
         parser.feed_data(raw)
