@@ -8,7 +8,8 @@ import pytest
 
 from apfproxy.proxy.server import exchanges
 from apfproxy.settings import HTTP_API, UpstreamSettings
-from tests.proxy.fakes import CHUNKED_OK, GET, OK, WATCH, Bench, Linger, body, status
+from tests.fuzz.messages import CHUNKED, read_answer
+from tests.proxy.fakes import CHUNKED_OK, GET, OK, WATCH, Bench, Linger
 from tests.proxy.http2.peer import CLEARTEXT, Http2Peer
 
 if TYPE_CHECKING:
@@ -18,17 +19,6 @@ SIZED_HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
 HEAD = GET.replace(b"GET", b"HEAD")
 INTERIM = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nA: b\r\n\r\n"
 CLOSING = SIZED_HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
-
-
-def unchunked(data: bytes) -> bytes:
-    """A body whose chunks may be cut anywhere, and its trailers."""
-    got = b""
-    while not data.startswith(b"0"):
-        size, _, data = data.partition(b"\r\n")
-        got += data[: int(size, 16)]
-        data = data[int(size, 16) + 2 :]
-    assert data.endswith(b"\r\n\r\n")
-    return got + data[3:-4]
 
 
 @pytest.mark.parametrize("is_bytewise", [False, True], ids=["whole", "byte-by-byte"])
@@ -57,16 +47,18 @@ def test_answers(
     client = bench.ask(request_)
     for piece in [answer[i : i + 1] for i in range(len(answer))] if is_bytewise else [answer]:
         bench.send(bench.upstreams[0], piece)
-    got = b""
     taken = client.take()
-    while taken.startswith(b"HTTP/1.1 1"):
-        got += status(taken) + b" "
-        taken = body(taken)
-    assert b"Connection" not in taken
-    is_chunked = b"Transfer-Encoding: chunked\r\n" in taken and request_ is not HEAD
-    got += b"chunked " + unchunked(body(taken)) if is_chunked else body(taken)
+    got = b""
+    while (found := read_answer(taken, to_head=request_ is HEAD, is_ended=False)).status < 200:
+        got += b"%d " % found.status
+        taken = taken[found.end :]
+    got += b"chunked " if found.framing == CHUNKED else b""
+    got += found.body + taken[: found.end].partition(b"\r\n0\r\n")[2].strip(b"\r\n")
 
     assert contents == got
+    assert found.is_whole
+    assert len(taken) == found.end
+    assert b"Connection" not in taken
     assert is_kept == (bench.pool.idle_count == 1)
     assert is_kept == (not bench.upstreams[0].ended_by)
     assert "" == client.ended_by
@@ -102,12 +94,7 @@ HEADS = {
     "events": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
     b"Transfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n",
 }
-ENDS = {
-    "chunked": b"5\r\n more\r\n0\r\n\r\n",
-    "sized": b" more",
-    "until-close": b" more",
-    "events": b"5\r\n more\r\n0\r\n\r\n",
-}
+CHUNKED_END = b"5\r\n more\r\n0\r\n\r\n"
 WHOLE, CUT, OPEN = "whole", "cut", "open"
 
 
@@ -127,16 +114,10 @@ class Http1Client:
 
     def verdict(self) -> tuple[str, bytes]:
         self._answer += self.transport.take()
-        head, _, body = self._answer.partition(b"\r\n\r\n")
         has_ended = bool(self.transport.ended_by) or self.transport.has_eof
-        if b"\r\nTransfer-Encoding: chunked" in head:
-            is_whole = body.endswith(b"0\r\n\r\n")
-            body = b"".join(body.split(b"\r\n")[1::2])
-        elif b"\r\nContent-Length: 9" in head:
-            is_whole = len(body) == 9
-        else:
-            is_whole = has_ended and not self.linger.resets
-        return WHOLE if is_whole else CUT if has_ended else OPEN, body
+        is_end = has_ended and not self.linger.resets
+        answer = read_answer(self._answer, to_head=False, is_ended=is_end)
+        return WHOLE if answer.is_whole else CUT if has_ended else OPEN, answer.body
 
 
 class Http2Client:
@@ -177,7 +158,8 @@ class Case(NamedTuple):
 
 
 def ends(case: Case) -> None:
-    case.bench.send(case.bench.upstreams[0], ENDS[case.framing])
+    is_chunked = b"chunked" in HEADS[case.framing]
+    case.bench.send(case.bench.upstreams[0], CHUNKED_END if is_chunked else b" more")
     if case.framing == "until-close":
         case.bench.end(case.bench.upstreams[0])
 
