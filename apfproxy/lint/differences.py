@@ -47,7 +47,7 @@ class Difference(NamedTuple):
 def differences(
     objects: Iterable[FlowControlObject], preset: Preset = KUBERNETES
 ) -> list[Difference]:
-    """What is changed or missing in the built-in order, then what is added, by kind and name."""
+    """Differences from the built-in objects: changed or missing in their order, then the added."""
     ours = {(kind_of(each), each.metadata.name): each for each in preset.objects()}
     theirs = {(kind_of(each), each.metadata.name): each for each in objects}
     found = []

@@ -62,7 +62,7 @@ ALL = "*"
 LOWEST_PRECEDENCE = 10000
 MOST_QUEUES = 10_000_000
 MOST_ENTROPY_BITS = 60
-"""Of a flow's 64-bit hash that dealing may consume, so that the last card is hardly uneven."""
+"""Dealing may consume so many bits of a flow's 64, so that the last card is hardly uneven."""
 PRESERVE_ZERO = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
 """The annotation, of any value, by which zero shares keep their meaning in v1beta3."""
 GO_NAMES = {"apiGroups": "APIGroups"}

@@ -313,7 +313,7 @@ MAX_COLLECTION_CHARACTERS: Final = 128
 
 
 class ListOptions(Record, frozen=True):
-    """What the cost of a LIST or WATCH depends on; a `limit` of 0 or less is none."""
+    """Options that the cost of a LIST or WATCH depends on; a `limit` of 0 or less is none."""
 
     is_decodable: bool = True
     limit: int = 0
