@@ -34,19 +34,12 @@ WALL_OFFSET_NS = 1_792_481_236_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """Holds what a ticket tells of its request."""
-
     user_name: str
     attributes: RequestAttributes
 
 
 class Scene:
-    """A controller with its clock and counters, and a way to send requests to it.
-
-    Args:
-        objects: The configuration.
-        server_concurrency_limit: Seats of the whole server.
-    """
+    """A controller with its clock and counters, and a way to send requests to it."""
 
     def __init__(
         self, objects: tuple[FlowControlObject, ...], server_concurrency_limit: int = 4
@@ -78,7 +71,6 @@ class Scene:
         return cluster_state(parts, name=name, where="", problem="", is_full=is_full)
 
     def state(self, *, is_full: bool = True, **more: Any) -> ProcessState:  # noqa: ANN401 - likewise
-        """The state of a process that has this cluster alone."""
         *_, state = gathered(
             started_s=1.0,
             health=HealthRegistry(),
@@ -99,7 +91,6 @@ class Scene:
         group: str = "everyone",
         estimate: WorkEstimate = ONE_SEAT,
     ) -> Ticket | RejectReason:
-        """Send a GET as the user, and say what became of it."""
         user = User(user_name, (group,))
         attributes = parse_attributes("GET", target)
         classification = self.controller.classify(user, attributes)
@@ -108,7 +99,6 @@ class Scene:
         )
 
     def ticket(self, *asked: Any, **more: Any) -> Ticket:  # noqa: ANN401 - as `ask` takes them
-        """Send a GET that must not be rejected."""
         answer = self.ask(*asked, **more)
         assert isinstance(answer, Ticket)
         return answer

@@ -9,8 +9,6 @@ from apfproxy.upstream.counters import UpstreamCounters
 
 @dataclass
 class StillAddress:
-    """Where a server is."""
-
     weight: int = 1
 
 
@@ -31,8 +29,6 @@ class StillEndpoint:
 
 
 class StillWatch:
-    """Holds what is known of a server."""
-
     def __init__(self, endpoint: StillEndpoint, state: str = "up") -> None:
         self.endpoint = endpoint
         self.state = state
@@ -42,8 +38,6 @@ class StillWatch:
 
 
 class StillUpstream:
-    """Holds what is known of the servers of a cluster together."""
-
     address = "http://a:1"
     since_unix_s: float | None = 7.0
     awaiting = 0
@@ -60,8 +54,6 @@ class StillUpstream:
 
 
 class StillPool:
-    """The connections to these servers, of which nothing moves."""
-
     open_count, idle_count, waiting_count = 5, 2, 1
 
     def __init__(self, upstream: StillUpstream) -> None:

@@ -57,7 +57,6 @@ def settings(tmp_path: Path) -> Settings:
     ],
 )
 def test_tokens(settings: Settings, path: str, shown: list[str], may: bool) -> None:
-    """One of them opens all pages; health is open."""
     access = AdminAccess(settings)
 
     assert may == (refusal(access, path, shown) is None)

@@ -28,8 +28,6 @@ FULL = "/dev/full"
 
 
 class Bench:
-    """An access log over a virtual clock."""
-
     def __init__(self, path: Path | str, max_queued: int = 100_000) -> None:
         self.clock = VirtualClock()
         self.log = AccessLog(str(path), max_queued, self.clock)

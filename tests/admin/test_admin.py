@@ -42,7 +42,6 @@ PLAIN = {"Accept-Encoding": "identity"}
 
 @pytest.fixture
 def scene() -> Scene:
-    """One request executes."""
     scene = Scene((flow_schema("everyone", "catch-all", group_subject("everyone")),))
     scene.ticket("ann\n\udcff")
     return scene
@@ -56,8 +55,6 @@ def health() -> HealthRegistry:
 
 
 class Process:
-    """A process with a cluster, or with several by their names."""
-
     def __init__(
         self, scenes: Mapping[str, Scene | None], health: HealthRegistry | None = None
     ) -> None:
@@ -111,7 +108,6 @@ def worker_process(state: WorkerState = WorkerState.SERVING, **changes: Any) -> 
 
 
 def talking_to(states: States) -> Client:
-    """Talks to the pages; leaves compressed bodies as they are."""
     return TestClient(TestServer(AdminPages(states).app()), auto_decompress=False)
 
 
@@ -181,7 +177,6 @@ async def test_limits_and_tables(client: Client) -> None:
 
 
 async def test_explain(client: Client) -> None:
-    """Without a question the page says how to ask; one that makes no sense is refused."""
     assert USAGE == await read(client, "/debug/explain")
     found = await read(client, "/debug/explain?target=/&user=ann&group=everyone")
     assert "everyone" == found["flowSchema"]
@@ -189,7 +184,6 @@ async def test_explain(client: Client) -> None:
 
 
 async def test_top_flows(client: Client, scene: Scene) -> None:
-    """The flows with most of what is asked for; off, or asked for wrongly, the page says so."""
     assert "top flows are off" in await read(client, "/debug/top_flows", 404)
     scene.top_flows = TopFlows(8, scene.clock)
     for ticket in list(scene.controller.levels["catch-all"].queue_set.executing):
@@ -249,7 +243,6 @@ async def test_overview_of_a_worker(scene: Scene) -> None:
 
 
 async def test_redirects(several: Client) -> None:
-    """A name without its pages leads to the page; pages of all are not of one."""
     found = [
         (await several.get(path, allow_redirects=False)).headers["Location"]
         for path in ("/?cluster=blue", "/clusters/blue", "/clusters/blue/metrics")
@@ -262,8 +255,6 @@ async def test_redirects(several: Client) -> None:
 
 
 class Parent:
-    """A parent of workers."""
-
     def __init__(self, *slots: Any) -> None:  # noqa: ANN401 - as their processes
         workers: Any = SimpleNamespace(slots=slots, restarts=3)
         self.workers = workers
@@ -275,7 +266,6 @@ class Parent:
 
 @pytest.fixture
 def workers(scene: Scene, health: HealthRegistry) -> tuple[Process, Process]:
-    """Two workers, each with a request."""
     other = Scene((flow_schema("everyone", "catch-all", group_subject("everyone")),))
     other.ticket("bob")
     return Process({"": scene}, health), Process({"": other})

@@ -36,7 +36,6 @@ START = b"POST /api/v1/namespaces?dryRun=All HTTP/1.1\r\nHost: a.test\r\n"
     ids=["body", "no-end", "bare-lf-and-body", "lf-then-crlf", "empty-lines-first", "long-name"],
 )
 def test_request(data: bytes) -> None:
-    """The head is read however its lines end, and whatever follows it."""
     found = read_raw_request(data)
 
     assert ("POST", b"/api/v1/namespaces?dryRun=All") == (found.method, found.target)
@@ -112,7 +111,6 @@ def test_refused(data: bytes, message: str) -> None:
 
 
 def test_other_limits() -> None:
-    """A proxy with other limits than the default ones refuses by its own."""
     settings = Settings(downstream=DownstreamSettings(max_target_bytes=64))
     target = b"/" + b"a" * 64
 
@@ -143,7 +141,6 @@ def test_other_limits() -> None:
     ids=["anonymous", "bytes", "service-account", "unverified-name"],
 )
 def test_question(query: str, name: str, groups: str, verb: str, path: str) -> None:
-    """The query says who asks for what; the user has the groups that Kubernetes adds."""
     found, attributes, headers = question(query, Settings())
 
     assert (name, tuple(groups.split())) == (found.name, found.groups)

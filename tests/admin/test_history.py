@@ -22,8 +22,6 @@ MS = 1_000_000
 
 
 class Recorded(History):
-    """A history that takes the state of a scene by itself."""
-
     def __init__(self, scene: Scene, now_ns: int = 0) -> None:
         super().__init__()
         self._scene = scene
@@ -69,7 +67,6 @@ def test_failed_and_refused(scene: Scene) -> None:
 
 
 def test_samples(scene: Scene) -> None:
-    """A second tells what was dispatched and rejected in it, how long it waited, what there is."""
     history = Recorded(scene)
     queue_set = scene.controller.levels["tiny"].queue_set
     first = scene.ticket("ann")

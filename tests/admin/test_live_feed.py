@@ -25,8 +25,6 @@ FIRST = {"n": 0}
 
 
 class Source:
-    """A feed, and those who listen to it."""
-
     def __init__(self) -> None:
         self.scene = Scene(())
         self.history = History()

@@ -61,7 +61,6 @@ def level(state: State, name: str = "tiny") -> State:
 
 
 def test_level(scene: Scene) -> None:
-    """A level has its limits, what it does now, what it did, and its queues."""
     found = level(shown(scene))
     waiting, seats = found.pop("queues"), found.pop("queueSeats")
 
@@ -81,10 +80,7 @@ def test_level(scene: Scene) -> None:
 
 
 def test_other_levels(scene: Scene) -> None:
-    """The difference of current and nominal limit is lent or borrowed; exempt has no most.
-
-    The queues of a level that was never used are empty.
-    """
+    """Current less nominal limit is lent or borrowed; the queues of unused levels are empty."""
     for current, expected in ((1, (1, 0)), (2, (0, 0)), (5, (0, 3))):
         scene.controller.levels["tiny"].current_limit = current
         found = level(shown(scene))
@@ -142,7 +138,6 @@ def test_rates(scene: Scene) -> None:
 
 
 def test_the_whole(scene: Scene) -> None:
-    """Beside the levels there are the server's limit, the flows, and what happened."""
     events = ConfigurationEvents()
     events.record(3.0, "bad \udcff", is_error=True)
     health = HealthRegistry()
@@ -208,7 +203,6 @@ def parent(*names: str, silent: str = "") -> ProcessState:
 
 
 def messages(process: ProcessState, cluster: str = "") -> list[str]:
-    """The events on the page of a cluster, which is made up."""
     [shown_one] = Scene(()).state().clusters
     shown_one.name = cluster
     events = live_state(process, shown_one, History())["configuration"]["events"]

@@ -37,7 +37,6 @@ Sample = tuple[str, frozenset[str]]
 
 
 def text_of(*states: ProcessState) -> str:
-    """The page of a state, or of workers by their numbers."""
     named = {"": states[0]} if len(states) == 1 else {str(n): of for n, of in enumerate(states, 1)}
     return b"".join(page(TABLE, named)).decode()
 
@@ -80,7 +79,6 @@ def check(state: ProcessState, expected: str) -> None:
 
 
 def many(*, schemas: int, levels: int) -> tuple[FlowControlObject, ...]:
-    """So many FlowSchemas, of groups of their own, and levels."""
     names = [(f"schema-{n}", f"level-{n % levels}", f"group-{n}") for n in range(schemas)]
     return (
         *(priority_level(f"level-{number}") for number in range(levels)),
@@ -161,15 +159,11 @@ def scene() -> Scene:
 
 
 def of_schema(text: str) -> str:
-    """Lines with the labels of the only FlowSchema that is used."""
     return text.replace("SCHEMA", "flow_schema=everyone,priority_level=queued")
 
 
 def test_flow_schemas(scene: Scene) -> None:
-    """Executing and waiting are of now; dispatches, rejections, estimates and lengths count.
-
-    Rejections by additions, and what clients left, show once there are any.
-    """
+    """Rejections by additions, and what clients left, show once there are any."""
     for counters in scene.controller.flow_schema_counters():
         counters.rejected_rate = 3
         counters.cancelled = 2
@@ -305,10 +299,7 @@ def test_each_counter_is_exposed_once() -> None:
 
 
 def test_requests() -> None:
-    """Codes outside the usual range have one label; every reason is there from the start.
-
-    So a first increase is seen as one.  Times are in seconds, connections active or idle.
-    """
+    """Every reason is there from the start, so that a first increase is seen as one."""
     scene = Scene((flow_schema("lost", "nowhere", group_subject("everyone")),))
     counters = scene.counters
     counters.pool.unattributed.answers.update({200: 2, 404: 1, 600: 1, 999: 1})
@@ -360,7 +351,6 @@ def test_upstream_up(state: str, value: str) -> None:
 
 
 def behind(*states: str) -> Scene:
-    """A cluster with servers in these states, `http://N:1`."""
     scene = Scene(())
     scene.upstream = StillUpstream(*states)
     return scene
@@ -404,7 +394,6 @@ def test_endpoints() -> None:
 
 
 def test_authentication() -> None:
-    """Each outcome counts by itself, questions by their kind; files and tokens expire."""
     scene = Scene(())
     scene.authentications.crowded = 6
     api = SimpleNamespace(
@@ -433,7 +422,6 @@ def test_authentication() -> None:
 
 
 def test_fleet() -> None:
-    """Its own claim, and sums of what all said last."""
     view = fleet(
         member("a", is_self=True),
         member("b", is_alike=False, demand={"batch": 400}),
@@ -459,19 +447,15 @@ def test_fleet() -> None:
 
 
 class Places(list[int]):
-    """Some connections of the admin listener, and why others ended."""
-
     ended = {"replaced": 2, "late": 0}  # noqa: RUF012 - never changed
 
 
 def process(**more: Any) -> ProcessState:  # noqa: ANN401 - any part
-    """The state of a process, without clusters unless they are given."""
     *_, state = gathered(**{"started_s": 1.0, "health": HealthRegistry(), **more})
     return state
 
 
 def test_process() -> None:
-    """The access log, traces, the admin listener, errors and checks, whatever they are of."""
     log = AccessLog("log", 1, VirtualClock())
     log.write(lambda: b"a\n", 1)
     log.write(lambda: b"b\n", 1)

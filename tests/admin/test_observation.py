@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 
 class Served:
-    """Stands for a cluster: what it tells of requests now."""
-
     def __init__(self) -> None:
         self.now: tuple[object, object] = (None, None)
         self.tracer: Tracer | None = None
@@ -38,7 +36,7 @@ class Served:
 
 
 class Observed:
-    """Holds what sees the requests of a process with some settings, of a cluster and of none."""
+    """What sees the requests of a process with some settings, of a cluster and of none."""
 
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.served, self.health = Served(), HealthRegistry()
@@ -65,7 +63,6 @@ class Observed:
         self.it.access_log.write(lambda: line, 1)
 
     def refuse(self, status: int) -> None:
-        """Tell of what is no request, and had such a response."""
         record = RequestRecord(
             None, None, None, None, None, "::1", 0, 1, 0, 1, 0, status, status, 0, "malformed", "x"
         )

@@ -24,8 +24,6 @@ SCHEMA = flow_schema("everyone", "catch-all", group_subject("everyone"))
 
 
 class Still:
-    """A cluster whose servers are in these states."""
-
     def __init__(self, *states: str, enforcement: str = "enforce", fleet: Any = None) -> None:  # noqa: ANN401
         self.scene = Scene((SCHEMA,))
         self.scene.upstream = StillUpstream(*states)
@@ -37,8 +35,6 @@ class Still:
 
 
 class Process:
-    """Clusters, and a time that a test moves."""
-
     def __init__(self, **clusters: Still | str) -> None:
         self.now_ns = 0
         self.clusters = clusters
@@ -67,7 +63,6 @@ class Process:
 
 
 def test_worst_first() -> None:
-    """Clusters with problems come first, and are named in words."""
     partly, dead = Still("up", "failing"), Still("failing")
     away = Still("up", fleet=fleet(problem="no answer"))
     process = Process(well=Still("up"), partly=partly, dead=dead, bad="x" * 999, away=away)
@@ -104,10 +99,7 @@ def test_a_cluster_that_would_reject(is_observing: bool) -> None:
 
 
 def test_rates() -> None:
-    """They are those between two samples; a cluster made again begins again.
-
-    Of clusters that are well those with most to do come first.
-    """
+    """They are those between two samples; a cluster made again begins again."""
     busy = Still("up")
     process = Process(a=Still("up"), busy=busy)
     state = process.after(2, lambda: (busy.scene.ticket("ann"), busy.scene.ticket("bob")))

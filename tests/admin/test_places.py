@@ -15,8 +15,6 @@ from apfproxy.admin.web import WebListener
 
 
 class Transport(asyncio.Transport):
-    """A connection of a client."""
-
     def __init__(self) -> None:
         super().__init__()
         self.unsent = 0
@@ -33,8 +31,6 @@ class Transport(asyncio.Transport):
 
 
 class Inner(asyncio.Protocol):
-    """Holds what the loop tells aiohttp's protocol."""
-
     ssl_context = peername = sockname = transport = None  # a request asks for them
 
     def __init__(self) -> None:
@@ -60,13 +56,6 @@ class Inner(asyncio.Protocol):
 
 
 class Site:
-    """Places at a time that the test sets.
-
-    Args:
-        connections: How many there are.
-        lasting: Of these, for answers that last.
-    """
-
     def __init__(self, connections: int = 3, lasting: int = 2) -> None:
         self.now_ns = 1000
         self.places = Places("test", connections, lambda: self.now_ns)
@@ -78,13 +67,6 @@ class Site:
 
 
 class Client:
-    """A connection, with its place.
-
-    Args:
-        site: Where to.
-        address: Of the client.
-    """
-
     def __init__(self, site: Site, address: str) -> None:
         self.inner = Inner()
         self.transport = Transport()

@@ -39,10 +39,7 @@ SCHEMA = flow_schema("everyone", "queued", group_subject("everyone"))
 
 @pytest.fixture
 def scene() -> Scene:
-    """Two seats at a level with one queue: one wide request executes, one waits, one left.
-
-    A level that rejects has one request, and so has the exempt level.
-    """
+    """At a level with one queue a wide request executes, one waits, one left; others have one."""
     scene = Scene(
         (
             QUEUED,
@@ -97,7 +94,6 @@ def test_priority_levels(scene: Scene) -> None:
 
 
 def test_queues(scene: Scene) -> None:
-    """Every queue has a row with its sums; a level without queues has none."""
     ready = scene.controller.levels["queued"].queue_set.queues[0]
     expected = [("queued", 0, 1, 1, 2, f"0.{ready.next_dispatch_r:08d}ss", 1, 1, "0.00300000ss")]
 
@@ -105,10 +101,7 @@ def test_queues(scene: Scene) -> None:
 
 
 def test_requests(scene: Scene) -> None:
-    """Waiting requests come before executing ones; outside a queue the index is -1.
-
-    Where a level has no more than one queue, flows are not told apart.
-    """
+    """Waiting requests come before executing ones; outside a queue the index is -1."""
     arrived = "2026-10-20T07:27:16.001Z"
     later = "2026-10-20T07:27:16.003Z"
     never = "0001-01-01T00:00:00Z"
@@ -123,10 +116,7 @@ def test_requests(scene: Scene) -> None:
 
 
 def test_request_details(scene: Scene) -> None:
-    """The user and the attributes; what has ended but holds seats is not shown.
-
-    Rows are of the moment at which the first one of their level was read.
-    """
+    """Rows are of the moment at which the first one of their level was read."""
     scale = "/apis/apps/v1/namespaces/x/deployments/d/scale"
     found = request_rows(scene.controller, WALL_OFFSET_NS, with_details=True)
     rows = [next(found), next(found)]
@@ -193,7 +183,6 @@ def test_bounds(crowd: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_queue(crowd: Scene) -> None:
-    """At a level without queues a request has none."""
     schema = flow_schema("all", "hard", group_subject("everyone"))
     crowd.controller.commit(crowd.controller.digest((priority_level("hard", shares=9), schema)))
     crowd.ask("ann")
@@ -202,7 +191,6 @@ def test_no_queue(crowd: Scene) -> None:
 
 
 def test_hand(scene: Scene) -> None:
-    """The queues that a flow may use; none at a level without queues."""
     assert {"priorityLevel": "queued", "hand": [0]} == ask(
         scene, "hand", level="queued", schema="everyone", flow="ann"
     )

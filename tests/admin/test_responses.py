@@ -96,8 +96,6 @@ async def test_page_of_another_site(
 
 
 def sliced(count: int, *, breaks: bool = False) -> TestClient[web.Request, web.Application]:
-    """A client of one sliced page, the making of whose last slice may fail."""
-
     def slices() -> Iterator[bytes]:
         for number in range(count):
             yield b"%09d\n" % number
@@ -114,7 +112,6 @@ def sliced(count: int, *, breaks: bool = False) -> TestClient[web.Request, web.A
 
 @pytest.mark.parametrize("headers", [PLAIN, ACCEPTING], ids=["plain", "gzip"])
 async def test_sliced(headers: dict[str, str]) -> None:
-    """The slices come one after the other; of the head none is made."""
     async with sliced(100) as client:
         response = await client.get("/", headers=headers)
         body = await response.read()

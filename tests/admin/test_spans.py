@@ -44,14 +44,11 @@ UPSTREAM_URL: dict[str, str | int] = {"server.address": "upstream", "server.port
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    """A data plane with one seat, where all is traced."""
     with Bench(tracing=ALL) as result:
         yield result
 
 
 class Span(NamedTuple):
-    """Holds what a span of the SDK has; times are those of the process's clock."""
-
     name: str
     kind: SpanKind
     span_id: int
@@ -87,7 +84,6 @@ def answered(bench: Bench, request: bytes, answer: bytes = OK) -> list[Span]:
 
 
 def held(bench: Bench, request: bytes = GET) -> tuple[FakeTransport, FakeTransport]:
-    """A request that has the seat, and another one behind it."""
     first = bench.ask(GET)
     return first, bench.ask(request)
 
@@ -201,7 +197,6 @@ def test_names(bench: Bench, request_: bytes, name: str, expected: dict[str, obj
 
 
 def test_bounds(bench: Bench) -> None:
-    """Every text is cut, and is Unicode."""
     request = (
         b"GET /%b%%ff?labelSelector=%b HTTP/1.1\r\nHost: %b\r\nUser-Agent: \xff%b\r\n"
         b"Audit-ID: %b\r\n\r\n"
@@ -325,8 +320,6 @@ def traced(bench: Bench, request: bytes = GET) -> list[Traced]:
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
-    """Answers with one status after the other, and with the last one from then on."""
-
     statuses: list[int]
 
     def do_POST(self) -> None:

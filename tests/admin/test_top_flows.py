@@ -26,13 +26,10 @@ COUNTERS = FlowSchemaCounters("level", "schema")
 
 
 def flow(name: str) -> Flow:
-    """A flow of the only FlowSchema."""
     return Flow(hash(name), name, COUNTERS)
 
 
 class Bench:
-    """Top flows over a virtual clock."""
-
     def __init__(self, capacity: int = 8) -> None:
         self.clock = VirtualClock()
         self.top_flows = TopFlows(capacity, self.clock)
@@ -77,7 +74,6 @@ def test_bounds_of_the_sketch(capacity: int, batches: list[list[tuple[int, int]]
 
 
 def test_three_measures() -> None:
-    """Seat-seconds, waits and rejections of each flow, the exact ones while there are few."""
     bench = Bench()
     ann, bob, carl = flow("ann"), flow("bob"), flow("carl")
     bench.take(ann, seats=2, seconds=3)

@@ -27,18 +27,6 @@ WAIT_S = 30.0
 
 
 class Collector:
-    """Takes batches of traces, once it may.
-
-    Attributes:
-        batches: Those that arrived.
-        problem: What it answers; "" for nothing.
-        retried: What went wrong before; "" for nothing.
-        error: What it raises; None for nothing.
-        may_go_on: Set while it takes any.
-        has_begun: Set once it has got one.
-        is_over: Whether it was given up.
-    """
-
     def __init__(self) -> None:
         self.batches: list[list[Traced]] = []
         self.problem = ""
@@ -66,8 +54,6 @@ class Collector:
 
 
 class Way:
-    """A queue to a collector, on a virtual clock."""
-
     def __init__(self, max_queued: int = 1000) -> None:
         self.clock = VirtualClock()
         self.collector = Collector()

@@ -33,7 +33,6 @@ endpoints: {url: a, state: up, problem: null, since: null, answersPerSecond: {2x
 
 
 def with_defaults(part: str, given: Any) -> Any:  # noqa: ANN401 - JSON
-    """A part of the state, or each of several."""
     if isinstance(given, list):
         return [with_defaults(part, each) for each in given]
     if not isinstance(given, dict) or part not in DEFAULTS:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 @contextlib.asynccontextmanager
 async def listening_with(app: web.Application) -> AsyncIterator[tuple[str, int]]:
-    """The address of a listener for an application, with places enough."""
     listener = WebListener(app, Places("test", 100, time.monotonic_ns), shutdown_s=1)
     await listener.start([socket.create_server(("127.0.0.1", 0))])
     try:
@@ -109,10 +108,7 @@ CLOSE = "HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     ids=["long", "too-long", "slashes", "too-many-slashes", "no-request"],
 )
 async def test_targets(head: str, status: int) -> None:
-    """Targets are as long as selectors make them; no page is sought with a path of many parts.
-
-    Nor does a client learn which versions of Python and aiohttp run.
-    """
+    """No page is sought with a path of many parts; no client learns versions."""
     lines = (await response_to(head.encode())).partition(b"\r\n\r\n")[0].split(b"\r\n")
 
     assert str(status).encode() == lines[0].split()[1]
