@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.admin.gathering import ServingParts, cluster_state, gathered
@@ -16,7 +17,7 @@ from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.request.attributes import RequestAttributes, User, parse_attributes
-from tests.admin.servers import StillPool, StillUpstream
+from apfproxy.upstream.counters import UpstreamCounters
 from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
@@ -30,6 +31,56 @@ MS = 1_000_000
 POD = b"/api/v1/namespaces/default/pods/p"
 WALL_OFFSET_NS = 1_792_481_236_000_000_000
 """Clock zero is 2026-10-20T07:27:16Z."""
+
+
+@dataclass
+class StillEndpoint:
+    """A server with two requests of five seats under way."""
+
+    url: str
+    address: Any = field(default_factory=lambda: SimpleNamespace(weight=1))
+    counters: UpstreamCounters = field(default_factory=UpstreamCounters)
+    is_drawn: bool = True
+    ramp: float = 1.0
+    share: float = 1.0
+    seats: int = 5
+    busy_count: int = 2
+    idle: tuple[int, ...] = (1,)
+    open: tuple[int, ...] = (1, 2, 3)
+
+
+class StillWatch:
+    def __init__(self, endpoint: StillEndpoint, state: str = "up") -> None:
+        self.endpoint = endpoint
+        self.state = state
+        self.problem = None if state == "up" else "connection refused"
+        self.since_unix_s: float | None = 7.0
+        self.ejections_total = 0
+
+
+class StillUpstream:
+    address = "http://a:1"
+    since_unix_s: float | None = 7.0
+    awaiting = 0
+    silent_s = 0.0
+
+    def __init__(self, *states: str) -> None:
+        self.state = "up" if "up" in states else "failing"
+        self.problem = None if self.state == "up" else "all fail"
+        self.counters = UpstreamCounters()
+        self.watches = {
+            str(place): StillWatch(StillEndpoint(f"http://{place}:1"), state)
+            for place, state in enumerate(states)
+        }
+
+
+class StillPool:
+    open_count, idle_count, waiting_count = 5, 2, 1
+
+    def __init__(self, upstream: StillUpstream) -> None:
+        watches = upstream.watches.values()
+        self.endpoints = [each.endpoint for each in watches if each.state != "draining"]
+        self.draining: tuple[StillEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,7 @@ from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.proxy.counters import Refusal
 from loadtest.objects import flow_schema, group_subject, priority_level
-from tests.admin.scene import Scene
-from tests.admin.servers import StillUpstream
+from tests.admin.scene import Scene, StillUpstream
 from tests.fleet.views import fleet, member
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.upstream.counters import UpstreamFailure
 from loadtest.objects import flow_schema, group_subject, priority_level
-from tests.admin.scene import MS, Scene
-from tests.admin.servers import StillUpstream
+from tests.admin.scene import MS, Scene, StillUpstream
 from tests.fleet.views import fleet, member
 from tests.support.clocks import VirtualClock
 
@@ -343,13 +342,6 @@ def test_requests() -> None:
     )
 
 
-@pytest.mark.parametrize(("state", "value"), [("up", "1"), ("failing", "0"), ("unknown", "none")])
-def test_upstream_up(state: str, value: str) -> None:
-    scene = Scene(())
-    scene.upstream.state = state
-    check(scene.state(), f"own:upstream_up {value}")
-
-
 def behind(*states: str) -> Scene:
     scene = Scene(())
     scene.upstream = StillUpstream(*states)
@@ -383,6 +375,9 @@ def test_endpoints() -> None:
     )
     check(scene.state(), "own:endpoint_answers_total* 15")
     check(behind("up").state(), "own:endpoints{state=up} 1\nown:endpoint_seats* 0")
+    for state, value in (("up", 1), ("failing", 0), ("unknown", "none")):
+        scene.upstream.state = state
+        check(scene.state(), f"own:upstream_up {value}")
     check(
         behind(*["up"] * (MAX_ENDPOINTS + 3)).state(),
         f"""

@@ -10,8 +10,7 @@ from apfproxy.admin.gathering import gathered
 from apfproxy.admin.overview import MAX_PROBLEM, Overview
 from apfproxy.admin.state import ClusterState
 from loadtest.objects import flow_schema, group_subject
-from tests.admin.scene import Scene
-from tests.admin.servers import StillUpstream
+from tests.admin.scene import Scene, StillUpstream
 from tests.fleet.views import fleet
 
 if TYPE_CHECKING:

@@ -83,11 +83,6 @@ def answered(bench: Bench, request: bytes, answer: bytes = OK) -> list[Span]:
     return spans(bench)
 
 
-def held(bench: Bench, request: bytes = GET) -> tuple[FakeTransport, FakeTransport]:
-    first = bench.ask(GET)
-    return first, bench.ask(request)
-
-
 def test_plain_request(bench: Bench) -> None:
     """Its spans are two, named as kube-apiserver's are, with the times of their steps."""
     request = (
@@ -133,7 +128,8 @@ def test_plain_request(bench: Bench) -> None:
 
 
 def test_request_that_waited(bench: Bench) -> None:
-    held(bench)
+    bench.ask(GET)
+    bench.ask(GET)
     begun_ns = bench.clock.now_ns()
     bench.wait(3)
     bench.send(bench.upstreams[0], OK)

@@ -16,7 +16,6 @@ from apfproxy.admin import places as places_module
 from apfproxy.admin import web as web_module
 from apfproxy.admin.places import Places
 from apfproxy.admin.web import LINE_BYTES, MAX_SLASHES, WebListener, lasts
-from tests.end_to_end.peer import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,26 +54,6 @@ async def test_clients_that_take_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
         writer.close()
 
     assert ended.is_set()
-
-
-async def test_an_error_does_not_end_the_sweeps(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(web_module, "SWEEP_S", 0.001)
-    sweeps: list[int] = []
-    again = asyncio.Event()
-
-    def sweep(*_: object) -> None:
-        sweeps.append(1)
-        if len(sweeps) == 1:
-            raise ValueError("a bug")
-        again.set()
-
-    monkeypatch.setattr(Places, "sweep", sweep)
-    async with listening_with(web.Application()), asyncio.timeout(WAIT_S):
-        await again.wait()
-
-    assert 1 == caplog.text.count("ValueError: a bug")
 
 
 async def seen(request: web.Request) -> web.Response:
