@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-import io
 import json
 import logging
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -36,16 +34,14 @@ def restored() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("level", "count"), [("debug", 2), ("info", 1), ("error", 0)])
-def test_configured(level: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configured(level: str, count: int, capsys: pytest.CaptureFixture[str]) -> None:
     """Records from the level on go to stderr with time, level and logger."""
-    stderr = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", stderr)
     configure_logging(level)
     logging.getLogger("apfproxy.x").debug("detail")
     logging.getLogger("asyncio").debug("another's detail")
     logging.getLogger("apfproxy.x").info("hello %s", "there")
 
-    lines = stderr.getvalue().splitlines()
+    lines = capsys.readouterr().err.splitlines()
     assert len(lines) == count
     assert all(line[:2] == "20" and "Z " in line for line in lines)
     assert [line.endswith("INFO apfproxy.x: hello there") for line in lines[-1:]] == [True][:count]
@@ -61,19 +57,17 @@ def test_control_characters() -> None:
     ("error", "shown"), [(BadHttpMessage("Authorization: x"), False), (ValueError("ours"), True)]
 )
 def test_requests_that_are_none(
-    error: Exception, *, shown: bool, monkeypatch: pytest.MonkeyPatch
+    error: Exception, *, shown: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stderr = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", stderr)
     configure_logging("info")
     logging.getLogger("aiohttp.server").error("failed", exc_info=error)
 
-    assert shown == ("failed" in stderr.getvalue())
+    assert shown == ("failed" in capsys.readouterr().err)
 
 
-def test_warnings_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    stderr = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", stderr)
+def test_warnings_of_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     rare = RareLog(logging.getLogger("asyncio.warnings"), time.monotonic_ns)
     monkeypatch.setattr(log_module, "_loop_warnings", rare, raising=False)
     configure_logging("info")
@@ -83,17 +77,15 @@ def test_warnings_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
         logger.warning("a dictionary: %(a)s", {"a": 1})
         logger.error("an error")
 
-    lines = [line.split(" ", 2)[1:] for line in stderr.getvalue().splitlines()]
+    lines = [line.split(" ", 2)[1:] for line in capsys.readouterr().err.splitlines()]
     assert ["WARNING", "asyncio.warnings: it is closed"] in lines
     assert ["WARNING", "asyncio.warnings: a dictionary: 1"] in lines
     assert 3 == lines.count(["ERROR", "asyncio: an error"])
     assert 5 == len(lines)
 
 
-def test_json(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     """Each record is an object in a line, with the traceback where there is one."""
-    stderr = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", stderr)
     configure_logging("info", "json")
     logger = logging.getLogger("apfproxy.x")
     logger.info("hello %s", 'a"b\n\x1b\u2028')
@@ -103,15 +95,9 @@ def test_json(monkeypatch: pytest.MonkeyPatch) -> None:
         logger.exception("failed")
     logger.warning("where", stack_info=True)
 
-    first, second, third = map(json.loads, stderr.getvalue().splitlines())
-    assert (
-        first.items()
-        >= {
-            "level": "INFO",
-            "logger": "apfproxy.x",
-            "message": 'hello a"b\n\x1b\u2028',
-        }.items()
-    )
+    first, second, third = map(json.loads, capsys.readouterr().err.splitlines())
+    assert ("INFO", "apfproxy.x") == (first["level"], first["logger"])
+    assert 'hello a"b\n\x1b\u2028' == first["message"]
     assert dt.datetime.fromisoformat(first["time"]).utcoffset() == dt.timedelta(0)
     assert list(first) == ["time", "level", "logger", "message"]
     assert second["exception"].startswith("Traceback (most recent call last):\n")

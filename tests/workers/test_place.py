@@ -14,19 +14,7 @@ from msgspec import structs
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.memory import default_bytes
-from apfproxy.settings import (
-    AUTO_WORKERS,
-    AccessLogSettings,
-    AdminTlsSettings,
-    ClusterSettings,
-    DownstreamSettings,
-    FleetSettings,
-    FlowControlSettings,
-    LimitSettings,
-    OverloadSettings,
-    Settings,
-    UpstreamSettings,
-)
+from apfproxy.settings import AUTO_WORKERS, AdminTlsSettings, Settings
 from apfproxy.settings.file import parse_settings
 from apfproxy.workers.link import Renew
 from apfproxy.workers.place import (
@@ -129,40 +117,37 @@ def test_parts(whole: int, count: int) -> None:
     assert max(parts) - min(parts) <= 1
 
 
+DIVIDED = """
+accessLog: {refusedPerSecond: 3, maxBytesPerSecond: 9000}
+adminTls: {certificateFile: a, keyFile: b, clientCaFile: c}
+adminReadTokenFile: d
+downstream: {limits: {maxConnections: 101}, overload: {memoryBytes: 4MiB}}
+upstream: {maxConnections: 50, maxRequestsPerEndpoint: 3}
+clusters: [{name: a, hosts: [a]}, {name: b}]
+"""
+GIVEN = "{flowControl: {hashSeed: 3}, fleet: {store: 'redis://a', member: m, replicas: 5}}"
+
+
+def settings(text: str) -> Settings:
+    return parse_settings(text.encode(), "f")
+
+
 def test_placed() -> None:
     """Limits are divided, and addresses and names are a worker's own, unless they are given."""
-    settings = Settings(
-        access_log=AccessLogSettings(refused_per_second=3, max_bytes_per_second=9000),
-        admin_tls=AdminTlsSettings(certificate_file="a", key_file="b", client_ca_file="c"),
-        downstream=DownstreamSettings(
-            limits=LimitSettings(max_connections=101),
-            overload=OverloadSettings(memory_bytes=1 << 22),
-        ),
-        upstream=UpstreamSettings(max_connections=50, max_requests_per_endpoint=3),
-        clusters=(
-            ClusterSettings(name="a", settings=Settings()),
-            ClusterSettings(name="b", problems=("wrong",)),
-        ),
-    )
-    found = placed(settings, PLACE)
+    found = placed(settings(DIVIDED), PLACE)
     of_a, of_b = found.clusters
-    limits = found.downstream.limits
+    limits, fleet, log = found.downstream.limits, found.fleet, found.access_log
 
     assert (51, 1 << 21) == (limits.max_connections, found.downstream.overload.memory_bytes)
     assert (25, 2) == (found.upstream.max_connections, found.upstream.max_requests_per_endpoint)
-    assert AccessLogSettings(refused_per_second=3, max_bytes_per_second=4500) == found.access_log
+    assert (3, 4500) == (log.refused_per_second, log.max_bytes_per_second)
     assert (AdminTlsSettings(), None) == (found.admin_tls, found.admin_read_token_file)
-    fleet = found.fleet
     assert ("parent:link", "worker-1", 2) == (fleet.store, fleet.member, fleet.replicas)
     assert of_a.settings is not None
     assert fleet == of_a.settings.fleet
     assert 7 == of_a.settings.flow_control.hash_seed
     assert of_b.settings is None
-    given = Settings(
-        flow_control=FlowControlSettings(hash_seed=3),
-        fleet=FleetSettings(store="redis://a", member="m", replicas=5),
-    )
-    found = placed(given, PLACE)
+    found = placed(settings(GIVEN), PLACE)
     fleet = found.fleet
     assert default_bytes() // PLACE.count == found.downstream.limits.max_held_bytes
     assert 3 == found.flow_control.hash_seed
@@ -170,18 +155,12 @@ def test_placed() -> None:
 
 
 def test_objects_of_a_store() -> None:
-    settings = Settings(
-        flow_control=FlowControlSettings(store="a.db"),
-        admin_token_file="token",  # noqa: S106 - a path
-    )
-    found = placed(settings, msgspec.structs.replace(PLACE, objects="/run/a/objects"))
+    stored = settings("{flowControl: {store: a.db}, adminTokenFile: token}")
+    found = placed(stored, msgspec.structs.replace(PLACE, objects="/run/a/objects"))
+    flow_control = found.flow_control
 
-    assert (None, ("/run/a/objects",), False) == (
-        found.flow_control.store,
-        found.flow_control.objects,
-        found.flow_control.suggested_objects,
-    )
-    assert found.admin_token_file is None
+    assert (None, ("/run/a/objects",)) == (flow_control.store, flow_control.objects)
+    assert (False, None) == (flow_control.suggested_objects, found.admin_token_file)
 
 
 @pytest.mark.parametrize(
