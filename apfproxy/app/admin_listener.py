@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 CONNECTIONS = 64
 """Scrapers, probes, a team's live pages and terminals, and watches of the store."""
 DESCRIPTORS_PART = 8
-"""It takes no more than one part of so many, however few there are."""
+"""Its part of the process's descriptors: one of so many, however few there are."""
 
 
 class AdminListener:

@@ -97,7 +97,14 @@ class Cluster:
         # Who asks.
         self.identities = self._identities_of(settings)
         # Who gets seats.
-        self.controller = self._controller_of(settings)
+        seed = settings.flow_control.hash_seed
+        self.controller = Controller(
+            clock,
+            self._server_limit,
+            secrets.randbits(32) if seed is None else seed,
+            is_prompt=settings.flow_control.limit_adjustment == PROMPT,
+            on_short=self._on_short,
+        )
         self.kinds = KindMeter(clock.now_ns())
         self.costs = LearnedCosts(clock.now_ns)
         flow_control = FlowControl(
@@ -154,17 +161,6 @@ class Cluster:
             settings.upstream, pool, counters, loop, clock.now_ns, lambda: self.upstream.is_steady
         )
         self._list_checks()
-
-    def _controller_of(self, settings: Settings) -> Controller:
-        flow_control = settings.flow_control
-        seed = flow_control.hash_seed
-        return Controller(
-            self.clock,
-            self._server_limit,
-            secrets.randbits(32) if seed is None else seed,
-            is_prompt=flow_control.limit_adjustment == PROMPT,
-            on_short=self._on_short,
-        )
 
     def _list_checks(self) -> None:
         self.identities.list_in(self._health)
@@ -369,7 +365,6 @@ class Cluster:
         self._health.report(CONFIGURATION, lacking or None)
 
     def parts(self, observation: Observation) -> ServingParts:
-        """It as it serves now."""
         settings, identities, membership = self.settings, self.identities, self.membership
         names = identities.names
         problems = one_flow(settings), names.problem() if names else ""

@@ -51,7 +51,7 @@ CLUSTERS, START = "clusters", "start"
 STARTS_S = 2.0
 """After this time others do not wait for clusters to start any more."""
 SUCCESSORS_STARTS_S = 30.0
-"""The same where another process serves until then."""
+"""Where another process serves until then."""
 ROUTED_WITHIN_S = 0.05
 """After a change of one of many clusters: routes are made for all together."""
 GONE_PART = 4

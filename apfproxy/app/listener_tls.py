@@ -51,7 +51,7 @@ class ListenerTls:
 
     @property
     def current(self) -> ServerTls | None:
-        """What new connections begin with; None where clients speak plain HTTP."""
+        """New connections begin with it; None where clients speak plain HTTP."""
         only = self._clusters.only
         return self._own if only is None else only.identities.server_tls
 
@@ -92,7 +92,7 @@ class ListenerTls:
         return own, files
 
     def _choose(self, name: str) -> tuple[ssl.SSLContext, Hashable] | None:
-        """What a handshake goes on with that names a host; None for what it began with."""
+        """A handshake that names a host goes on with it; None for the one that it began with."""
         group = self._router.group_of(normal_host(name.encode(errors="replace")))
         if group is None:
             return None
@@ -126,7 +126,6 @@ def parts_of(settings: Settings) -> object:
 
 
 def spoken(downstream: DownstreamSettings) -> str:
-    """Return what clients may speak beside plain HTTP/1.1, as the log's first line has it."""
     has_tls, http2 = downstream.tls.certificate_file is not None, downstream.http2
     found = " with TLS" if has_tls else ""
     if http2.is_enabled and not WHY_NOT and (has_tls or http2.is_cleartext):

@@ -59,14 +59,14 @@ class Worker(NamedTuple):
         return None if self.process is None else self.process.last
 
     def state_now(self) -> ProcessState | None:
-        """What it told last, unless it tells nothing now."""
+        """Its last state, unless it tells nothing now."""
         if self.last is None or self.why_not:
             return None
         return state_of(self.last)
 
 
 class Told(NamedTuple):
-    """What workers told last, at one moment, so that nothing is counted twice, or not at all.
+    """The last states of workers, at one moment, so that nothing is counted twice, or not at all.
 
     `living` is by name, `ended` has what is left of others.
     """

@@ -313,11 +313,12 @@ class ProxyProcess:
 
     def _named_clusters(self) -> str:
         if self.clusters.only is not None:
-            endpoints = self.clusters.only.served.pool.endpoints
+            urls = [each.url for each in self.clusters.only.served.pool.endpoints]
             whole = self.settings.upstream.address.url
-            return named_servers([each.url for each in endpoints], whole)
-        serving = [each.name for each in self.clusters]
-        return named_clusters(serving, len(self.clusters.members))
+            return f"{len(urls)} servers ({first_of(urls)})" if len(urls) > 1 else whole
+        serving, count = [each.name for each in self.clusters], len(self.clusters.members)
+        part = "" if len(serving) == count else f"{len(serving)} of "
+        return f"{part}{counted(count, 'cluster')} ({first_of(serving) or 'none serves'})"
 
     def _named_seats(self) -> str:
         controllers = [each.controller for each in self.clusters]
@@ -346,17 +347,6 @@ class ProxyProcess:
                 if admin.path
                 else f"kubectl --server http://{admin.from_here} get flowschemas",
             )
-
-
-def named_servers(urls: Sequence[str], whole: str) -> str:
-    if len(urls) <= 1:
-        return whole
-    return f"{len(urls)} servers ({first_of(urls)})"
-
-
-def named_clusters(serving: Sequence[str], count: int) -> str:
-    part = "" if len(serving) == count else f"{len(serving)} of "
-    return f"{part}{counted(count, 'cluster')} ({first_of(serving) or 'none serves'})"
 
 
 def first_of(names: Sequence[str]) -> str:

@@ -60,7 +60,7 @@ class Reloadable(Protocol):
 
 
 class SettingsFile:
-    """What settings are read from: a file, if there is one, and flags over it.
+    """The source of the settings: a file, if there is one, and flags over it.
 
     `read` blocks on the file system; `is_told` if the parent of workers reads the file and says
     what is in it.  `refused` says why what was read last is not in force, `may_recover` whether it

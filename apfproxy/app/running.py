@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 class Served(Protocol):
     ENDING: str
-    """Holds what it does at the first signal, for the log."""
+    """The word of the log for its end, in order."""
 
     async def start(self) -> None:
         """Serve, all or nothing; OperatorError if it cannot start."""

@@ -336,7 +336,7 @@ class EndpointAddress(Record):
 
 
 MAX_ENDPOINTS = 256
-"""Of one cluster, wherever they come from: far more than control planes have."""
+"""For one cluster, wherever they come from: far more than control planes have."""
 
 
 class EndpointSettings(Record):

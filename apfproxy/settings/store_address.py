@@ -66,7 +66,7 @@ PARTS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreAddress:
-    """What the kind of a store does not have is empty.
+    """The parts of a store's address; those that its kind does not have are empty.
 
     `nodes` are hosts and ports, of Sentinels where `service` is their name for the server; `path`
     is of a Unix socket, `namespace` and `name` of a ConfigMap.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import socket
 
 MAX_FRAME_BYTES: Final = 64 << 20
-"""Of one message, and of all that the other side has not read."""
+"""Bounds one message, and all that the other side has not read."""
 MAX_REPLY_BYTES: Final = MAX_FRAME_BYTES // 2
 READ_BYTES: Final = 1 << 18
 LENGTH_BYTES: Final = 4

@@ -38,7 +38,7 @@ STORE: Final = "parent:link"
 """The fleet's store in the settings of a worker: the memory of its parent."""
 PERIOD_S: Final = 0.25
 LEASE_S: Final = 2.0
-"""Of workers that share seats: their parent drops those of one that dies at once."""
+"""For workers that share seats: their parent drops those of one that dies at once."""
 AT_FULL_PACE: Final = 50
 """Clusters, each of which has a record; with more of them workers look less often at each."""
 MAX_LEASE_S: Final = 10.0
@@ -128,7 +128,7 @@ class SentSettings:
         self._clusters: int | None = None
 
     def __call__(self) -> Settings:
-        """Those in force if nothing was sent since; OperatorError if they cannot be used."""
+        """The settings in force if nothing was sent since; OperatorError if they cannot be used."""
         sent = self.sent
         self._found = self._in_force if sent is self._seen else _unpickled(sent.settings)
         self._seen = sent

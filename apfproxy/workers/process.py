@@ -6,7 +6,7 @@
 | serving | drain: draining; end: ended |
 | draining | drain: draining; end: ended |
 
-It drains when it is told to, and when it says that it does, since somebody else has told it.  It
+It drains when it is told to, and when it says that it does, since another process has told it.  It
 has ended when the kernel says so.
 """
 

@@ -2,7 +2,7 @@
 
 1. A process that ends though no one told it to is followed by another one at once, and after a
    pause if that ends soon as well: 1 s, and twice as long each time, up to 30 s.
-2. Told to end by somebody else than its parent, it drains; another one begins meanwhile.
+2. Told to end by another process than its parent, it drains; another one begins meanwhile.
 3. One that shows no life for `LOOKS` times `LOOK_PERIOD_S`, though it serves or drains, is killed.
 4. To be replaced, it goes on until another one serves; if none does, it goes on for good.
 """
