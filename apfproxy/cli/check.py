@@ -161,15 +161,14 @@ def check(  # noqa: PLR0913  flags
         kinds = json.dumps([asdict(kind) for kind in FINDING_KINDS.values()], indent=2)
         click.echo(kinds if output == "json" else kinds_as_text())
         return OK
+    worst = Severity(fail_on).rank
     if settings_path is not None:
         if paths:
             raise click.UsageError("give either --settings FILE or PATH...: one at a time")
         from apfproxy.cli.check_settings import check_settings  # noqa: PLC0415 - imports a proxy
 
-        worst = Severity(fail_on).rank
-        return check_settings(
-            settings_path, output, fails_on_warnings=Severity.WARNING.rank <= worst
-        )
+        fails_on_warnings = Severity.WARNING.rank <= worst
+        return check_settings(settings_path, output, fails_on_warnings=fails_on_warnings)
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'.", click.get_current_context())
     paths = tuple(STDIN_NAME if path == STDIN else path for path in dict.fromkeys(paths))
@@ -215,7 +214,6 @@ def check(  # noqa: PLR0913  flags
     ignored = len(entries) - len(kept)
     report = Report(len(contents.files), len(read.objects), kept, differing, ignored)
     click.echo(report.as_json() if output == "json" else report.as_text())
-    worst = Severity(fail_on).rank
     return FAILED if any(Severity(entry["severity"]).rank <= worst for entry in kept) else OK
 
 

@@ -460,11 +460,7 @@ def _loan(seats: int) -> str:
     return f"{'-' if seats < 0 else '+'}{number(abs(seats))}" if seats else ""
 
 
-def _waiting(count: int) -> Text:
-    return Text(number(count), "yellow" if count else "")
-
-
-WAITING = Column("WAIT", "waiting", _waiting)
+WAITING = Column("WAIT", "waiting", lambda count: Text(number(count), "yellow" if count else ""))
 SERVED = Column("SERV/S", "servedPerSecond", needs=ENOUGH_FOR_ALL)
 FAILED = Column("FAIL/S", "failedPerSecond", alarm)
 REJECTED = Column("REJ/S", "rejected", alarm)

@@ -13,7 +13,7 @@ from apfproxy.apiserver.controllers.control import CONTROLLERS
 from apfproxy.apiserver.gate import EVERY_VERB, Fault, Latency, LoadSettings, Shape
 from apfproxy.apiserver.seeds import SeedCounts
 from apfproxy.app import running
-from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.app.apiserver_process import ApiServerSettings
 from apfproxy.cli import apiserver as apiserver_module
 from apfproxy.cli.apiserver import parse_faults, parse_latencies, parse_latency, parse_seeds, run
 from apfproxy.cli.errors import CommandError
@@ -102,16 +102,8 @@ async def test_port_in_use() -> None:
 
 
 async def test_signal() -> None:
-    started: list[ApiServerProcess] = []
-
-    def on_started(process: ApiServerProcess) -> None:
-        started.append(process)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    assert 0 == await run(
-        ApiServerSettings(listen=ANY_PORT, seeds=SeedCounts(slices=1)), on_started
-    )
-    assert "the process is shutting down" == started[0].health.problem("shutdown")
+    settings = ApiServerSettings(listen=ANY_PORT, seeds=SeedCounts(slices=1))
+    assert 0 == await run(settings, lambda _: os.kill(os.getpid(), signal.SIGTERM))
 
 
 BAD: dict[Callable[..., object], list[tuple[str, str]]] = {

@@ -31,10 +31,7 @@ serve --store / | is a directory
 serve --object-counts-from x | expected a URL such as http://127.0.0.1:8000/metrics
 apiserver --listen 80 | expected HOST:PORT, or :80 for all addresses
 apiserver --controllers evil | there is no controller 'evil'
-apiserver --controllers= | the list is empty
 apiserver --latency 5 | write 5ms, or 5s for seconds
-apiserver --fault x=1% | expected one of 500=SHARE
-apiserver --seed-objects x | expected some of slices=N
 apiserver --capacity 0 | expected a whole number from 1 to
 apiserver --store / | is a directory
 apiserver more | Got unexpected extra argument
@@ -68,7 +65,6 @@ odds --queues 0 | expected a whole number from 1 to 10000000
 odds --queues 4 | expected a hand of 1 to 4 queues
 odds --queues 512 | with so many queues a hand can be 6
 odds --elephants 0 | expected numbers from 1 to 10000
-odds --elephants 1,,2 | expected numbers from 1 to 10000
 odds --bound 0.1 | --bound goes with --suggest
 odds --suggest | --suggest needs --bound
 odds --suggest --bound 0.1 --queues 8 | leave theirs out

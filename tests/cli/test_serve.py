@@ -26,7 +26,6 @@ from tests.support.processes import settings_for
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from apfproxy.app.process import ProxyProcess
     from apfproxy.app.reloading import SettingsFile
     from apfproxy.workers.place import SentSettings
 
@@ -183,27 +182,15 @@ def test_clusters(served: list[Settings], tmp_path: Path) -> None:
         "- {name: c, hosts: [c], upstream: {url: 'http://b:2', dns: 'http://b:2'}}\n"
     )
 
-    assert 0 == main(
-        [
-            *("serve", "--settings", str(path), "--upstream-dns", "http://b:2"),
-            *("--server-concurrency-limit", "7"),
-        ]
-    )
+    flags = "--upstream-dns http://b:2 --server-concurrency-limit 7"
+    assert 0 == main(["serve", "--settings", str(path), *flags.split()])
     (settings,) = served
-    one, two, refused = settings.clusters
-    assert one.settings is not None
-    assert two.settings is not None
-    assert (UpstreamSettings(url=A), 7, True) == (
-        one.settings.upstream,
-        one.settings.flow_control.seats(1),
-        one.settings.authentication.unverified.is_by_address,
-    )
-    assert (UpstreamSettings(dns=B), 9, None) == (
-        two.settings.upstream,
-        two.settings.flow_control.seats(1),
-        two.settings.authentication.unverified.is_by_address,
-    )
-    assert refused.settings is None
+    *_, refused = settings.clusters
+    assert [(UpstreamSettings(url=A), 7, True), (UpstreamSettings(dns=B), 9, None)] == [
+        (own.upstream, own.flow_control.seats(1), own.authentication.unverified.is_by_address)
+        for own in (each.settings for each in settings.clusters)
+        if own is not None
+    ]
     assert refused.problems[0].startswith(f"{path}:4: clusters[c]: give only one of upstream.url")
 
 
@@ -213,10 +200,6 @@ def test_clusters(served: list[Settings], tmp_path: Path) -> None:
         (
             "admin: ~\nupstream:\n  url: http://a\n  dns: http://a\n",
             [":3: give only one of upstream.url (--upstream) and upstream.dns (--upstream-dns)"],
-        ),
-        (
-            "upstream:\n  endpoints:\n  - url: http://a\n  - url: http://a\n  - url: https://a\n",
-            [":4: upstream.endpoints[1]: http", ":5: upstream.endpoints[2]: https"],
         ),
         ("a: 1\nb: 2\n", [":1: a: unknown", ":2: b: unknown"]),
         ("logLevel: info\n", [": upstream.url: say where to forward"]),
@@ -242,15 +225,8 @@ def test_conflicts_in_the_file_are_named_with_their_lines(
 
 async def test_signal_drains(caplog: pytest.LogCaptureFixture) -> None:
     """A signal drains the process, and that is success."""
-    started: list[ProxyProcess] = []
-
-    def on_started(process: ProxyProcess) -> None:
-        started.append(process)
-        os.kill(os.getpid(), signal.SIGTERM)
-
     with caplog.at_level(logging.INFO, logger="apfproxy.app"):
-        assert 0 == await run(settings_for(9), on_started)
+        assert 0 == await run(settings_for(9), lambda _: os.kill(os.getpid(), signal.SIGTERM))
 
     assert "authentication: all clients are one flow " in caplog.messages[1]
     assert ["draining; another signal stops at once", "stopped"] == caplog.messages[2:]
-    assert started[0].health.problem("shutdown") == "the process is shutting down"
