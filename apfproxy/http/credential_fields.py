@@ -1,13 +1,11 @@
 """Header fields with credentials, read as kube-apiserver reads them; nothing is verified here.
 
-There are four kinds: Authorization; the fields of a front proxy, whose names can be set; those of
-impersonation; and those that tell clients apart, API keys among them.  Where kube-apiserver takes
-the first of several values, and another server may take the last, several are refused.
+Where kube-apiserver takes the first of several values, and another server may take the last,
+several are refused.
 
 Names that tell anonymous clients apart are for flow control and the log alone: their user is in
-`system:unauthenticated` only, may not impersonate, and stays `system:anonymous` for the server
-behind.  A prefix says where the name is from, so that no client can take a name of another kind,
-nor one that begins with `system:`.
+`system:unauthenticated` only, may not impersonate, and stays `system:anonymous` for the upstream.
+A prefix says where the name is from, so that no client can take a name of another kind.
 
 Source: kubernetes/apiserver, `authentication/request/headerrequest` and
 `endpoints/filters/impersonation.go`.

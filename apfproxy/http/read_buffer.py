@@ -1,12 +1,11 @@
 """The one buffer that all connections read into, and how parts of bodies are written out of it.
 
-A connection that delivers more than a read's worth is paused until it was passed on, so a direction
-of an exchange holds at most one read and what the other side's transport has not written yet.
-uvloop's own reads would be of up to 250 KiB; one shared buffer also keeps idle connections small.
-It is safe to share: the loop fills it and calls `buffer_updated` without anything in between.
+A connection that delivers more than a read's worth is paused until it was passed on.  uvloop's own
+reads would be of up to 250 KiB; one shared buffer also keeps idle connections small.  It is safe to
+share: the loop fills it and calls `buffer_updated` without anything in between.
 
 1. Small reads are copied out.  A large one of a body is passed on as a view of the buffer, which is
-   valid until `buffer_updated` returns: who keeps more than that copies it.
+   valid until `buffer_updated` returns.
 2. Only a transport keeps a view, of what it could not write at once.  The buffer is then left to
    it, and the next read is into another one.
 """

@@ -1,11 +1,9 @@
 """The header fields of a request: checked, and made ready to be forwarded.
 
-llhttp has judged the syntax: line endings, characters, no continued lines.  The checks here are
-those that a proxy owes to what stands behind it (RFC 9112, sections 3.2, 6.1 and 11.2): one
-framing, one Host, no field that an upstream could take for another one, no identity that the client
-made up: the fields of front proxies are taken out, and `authn.authenticator` writes what the
-upstream is told of the user.  Nothing here depends on the request line but for the
-version, so a client's fields are read once for all its targets.
+llhttp has judged the syntax.  The checks here are those that a proxy owes to what stands behind it
+(RFC 9112, sections 3.2, 6.1 and 11.2): one framing, one Host, no field that an upstream could take
+for another one, no identity that the client made up.  Nothing here depends on the request line but
+for the version, so a client's fields are read once for all its targets.
 
 The address of a client is that of its connection, or what trusted proxies say in X-Forwarded-For,
 to the end of which each adds the address that it sees.  From there backwards the first that is not

@@ -1,18 +1,13 @@
 """The response to a request that no one waits for any more: its seats are kept until it has come.
 
-Closing the connection tells the upstream that its response is not wanted, and servers that notice
-stop, as Go's `net/http` does.  Before one that does not notice, clients that ask and disconnect,
-again and again, would have it work on any number of requests at once, whatever the limits.
-`upstream.abandonedWait` is for such servers:
+Closing the connection tells the upstream that its response is not wanted.  Before a server that
+does not notice, clients that ask and disconnect, again and again, would have it work on any number of
+requests at once.  `upstream.abandonedWait` is for such servers:
 
-1. The connection stays open.  Not half either: many servers close it then, although what they have
-   begun goes on.
-2. The response is read and thrown away.  With its end, or that of the connection, the seats go
-   back.
-3. After the setting's time, or `MAX_DISCARDED_BYTES` of the body, the connection is closed and the
-   seats go back: a server that sends a response notices that its connection is gone.
+1. The connection stays open, both halves: many servers close it otherwise, but go on.
+2. The response is read and thrown away.  With its end, or the connection's, the seats go back.
+3. After the setting's time, or `MAX_DISCARDED_BYTES` of the body, the connection is closed.
 4. A watch holds its seats no longer than one whose client stays, `watch.limit`.
-5. A request whose body is not whole has the same time: its rest never comes.
 """
 
 from __future__ import annotations

@@ -3,14 +3,11 @@
 1. A connection over a limit is refused as soon as it is accepted, and costs next to nothing more.
 2. A client's address counts once in each of its forms: ::ffff:192.0.2.1 is 192.0.2.1.
 3. What is kept per address is bounded by the connections: an address without one is forgotten.
-4. The proxy takes no more connections than it has descriptors for, so that `accept` never fails
-   for want of one while there is something to do about it.
+4. The proxy takes no more connections than it has descriptors for, so that `accept` never fails.
 
-Bytes of clients that wait in the proxy are counted where they are kept, and bounded.  A request
-that fits is passed on in the event that brought it, so nothing of it is counted.  Counted are the
-heads and bodies of requests that wait for anything (the rest of a body, an authentication, seats, a
-connection), large heads as long as their requests last, and what has come of heads and blocks that
-are not whole.  What is over a bound is refused; what is counted already stays.
+Bytes of clients that wait in the proxy are counted, and bounded: heads and bodies of requests that
+wait for anything, large heads as long as their requests last, and heads and blocks that are not
+whole.  What is over a bound is refused; what is counted already stays.
 
 5. A connection may hold so much, however many streams it has.
 6. An address may hold so much; without a setting, as much as is left free.  So the first one gets

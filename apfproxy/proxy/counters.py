@@ -149,10 +149,6 @@ class ProxyCounters:
         self.own_responses[code] = self.own_responses.get(code, 0) + 1
 
     @property
-    def own_by_status(self) -> dict[int, int]:
-        return _sum_of(self.own_responses, self.listener.own_responses)
-
-    @property
     def upstream(self) -> UpstreamCounters:
         return self.pool.total()
 

@@ -22,33 +22,12 @@ from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.http.request_fields import SIZED
 from apfproxy.http.response_head import ResponseError, ResponseHead, is_event_stream
 from apfproxy.http.upgrade import check_accept, switched
+from apfproxy.proxy import exchange_state as states
 from apfproxy.proxy import own_responses, reasons
 from apfproxy.proxy.abandoned import AbandonedResponse
 from apfproxy.proxy.client_limits import LARGE_HEAD_BYTES, NEVER_NS
-from apfproxy.proxy.exchange_state import (
-    AUTHENTICATE,
-    AUTHENTICATING,
-    AWAITING,
-    BREAK,
-    CONNECT,
-    CONNECTING,
-    DONE,
-    END,
-    GATHER,
-    GATHERING,
-    NEW,
-    QUEUE,
-    REPLY,
-    RESPOND,
-    RESPONDING,
-    RETRY,
-    SEND,
-    SWITCH,
-    TUNNELLING,
-)
 from apfproxy.proxy.request_record import Failure, RequestRecord
 from apfproxy.proxy.slow_readers import BodyFlow, BodyRate
-from apfproxy.proxy.tracing import audit_line
 from apfproxy.proxy.tunnel import Tunnel
 from apfproxy.proxy.watch_seats import WatchSeats
 from apfproxy.upstream.counters import UpstreamFailure
@@ -63,7 +42,6 @@ if TYPE_CHECKING:
     from apfproxy.http.read_buffer import Piece
     from apfproxy.proxy.client import Client
     from apfproxy.proxy.context import Context
-    from apfproxy.proxy.exchange_state import ExchangeEvent
     from apfproxy.proxy.request import Request
     from apfproxy.proxy.tracing import RequestTrace
     from apfproxy.upstream.endpoint import UpstreamConnection
@@ -95,7 +73,7 @@ class Exchange(PoolWaiter):
             self.passage: Passage = ObservedPassage(flow_control, request, client.callers)
         else:
             self.passage = Passage(flow_control, request)
-        self.state = NEW
+        self.state = states.NEW
         self.sent_ns = 0
         self.trace: RequestTrace | None = None
         self.is_whole = is_whole
@@ -117,7 +95,7 @@ class Exchange(PoolWaiter):
 
     @property
     def has_responded(self) -> bool:
-        return self.state is RESPONDING or self.state is TUNNELLING
+        return self.state is states.RESPONDING or self.state is states.TUNNELLING
 
     @property
     def asked_ns(self) -> int:
@@ -154,18 +132,16 @@ class Exchange(PoolWaiter):
         if found is not None:
             self._on_verdict(found)
             return
-        self.state = AUTHENTICATE[self.state]
+        self.state = states.AUTHENTICATE[self.state]
         if self._wait_before_seats():
-            self._authentication = spawn(
-                self._authenticate_by_others(authenticator), name="authenticate a client"
-            )
+            work = self._authenticate_by_others(authenticator)
+            self._authentication = spawn(work, name="authenticate a client")
 
     async def _authenticate_by_others(self, authenticator: Authenticator) -> None:
+        fields, client = self.head.fields, self.client
         try:
-            fields = self.head.fields
-            found = await authenticator.authenticate_later(
-                self.client.peer, fields.credentials, fields.address or self.client.address
-            )
+            address = fields.address or client.address
+            found = await authenticator.authenticate_later(client.peer, fields.credentials, address)
         except Exception as error:  # noqa: BLE001 - as above
             self._authentication = None
             self._on_authentication_error(error)
@@ -179,9 +155,8 @@ class Exchange(PoolWaiter):
     def _on_authentication_error(self, error: Exception) -> None:
         report(Part.CONNECTION, error, "authenticating a client failed", loop=self.context.loop)
         self.client.keep_alive = False
-        self._reply_status(
-            500, "the proxy failed to authenticate the client; its log says more", Failure.INTERNAL
-        )
+        message = "the proxy failed to authenticate the client; its log says more"
+        self._reply_status(500, message, Failure.INTERNAL)
 
     def _on_verdict(self, found: Authentication | Refusal) -> None:
         if not isinstance(found, Refusal):
@@ -222,14 +197,14 @@ class Exchange(PoolWaiter):
         ):
             self._acquire_seats()
             return
-        self.state = GATHER[self.state]
+        self.state = states.GATHER[self.state]
         if self._wait_before_seats():
             self._rate = BodyRate(self.received_bytes)
             self.context.slow_readers.watched[self] = self.on_sweep
 
     def on_request_body(self, pieces: Sequence[Piece], *, is_last: bool) -> None:
         self.is_whole = is_last
-        if is_last and (self.state is CONNECTING or self.state is AWAITING):
+        if is_last and (self.state is states.CONNECTING or self.state is states.AWAITING):
             self._set_deadline(self.context.clock.now_ns())
         relay = self._relay
         if relay is not None:
@@ -243,7 +218,7 @@ class Exchange(PoolWaiter):
             self.received_bytes += len(piece)
         if not self._hold():
             return
-        if self.state is not GATHERING:
+        if self.state is not states.GATHERING:
             if len(self._held) >= self.context.held_bytes:
                 self.client.pause_reading()
             return
@@ -262,7 +237,7 @@ class Exchange(PoolWaiter):
         why = reasons.UNHELD[bound]
         if client.can_refuse:
             now_ns = self.context.clock.now_ns()
-            self.state = REPLY[self.state]
+            self.state = states.REPLY[self.state]
             self._leave_upstream(now_ns)
             self._log(now_ns, Failure.MEMORY, why)
             client.refuse_unprocessed(now_ns)
@@ -290,7 +265,7 @@ class Exchange(PoolWaiter):
         elif ticket is None:
             self._refuse_seats()
         else:
-            self.state = QUEUE[self.state]
+            self.state = states.QUEUE[self.state]
             if not self._hold():
                 return
             if self._is_recorded:
@@ -336,12 +311,12 @@ class Exchange(PoolWaiter):
         if upstream is not None:
             self.on_connection(upstream)
             return
-        self.state = CONNECT[self.state]
+        self.state = states.CONNECT[self.state]
         if self._hold():
             pool.wait(self, is_new=is_new)
 
     def on_connection(self, connection: UpstreamConnection) -> None:
-        self.state = SEND[self.state]
+        self.state = states.SEND[self.state]
         relay = self._relay = Relay(self, connection)
         self._endpoint_name = connection.endpoint.log_name
         context, client, held, ticket = self.context, self.client, self._held, self.passage.ticket
@@ -411,7 +386,7 @@ class Exchange(PoolWaiter):
         self._relay = None
         self.may_repeat = False
         self.context.counters.upstream_retries += 1
-        self.state = RETRY[self.state]
+        self.state = states.RETRY[self.state]
         if self.trace is not None:
             self.trace.failed(reason, self.context.clock.now_ns())
         # Never on one of the idle connections, which may be as stale: the pool makes a new one.
@@ -443,7 +418,7 @@ class Exchange(PoolWaiter):
             # A response that is taken slower than a body may come stands still: else a client that
             # takes a byte a minute would keep its seats for ever.
             least = 0
-            if state is RESPONDING and self.client.is_write_paused:
+            if state is states.RESPONDING and self.client.is_write_paused:
                 least = self.context.in_force.min_body_rate_bytes
             moves = flow.look(now_ns, self._moved_bytes, least)
             self.client.deadline_ns = flow.next_look_ns(now_ns)
@@ -456,24 +431,21 @@ class Exchange(PoolWaiter):
                 tunnel.close()  # its client knows, and does not go
             else:
                 self._cut(now_ns)
-        elif state is AWAITING and self.is_whole and self.request.is_long_running:
+        elif state is states.AWAITING and self.is_whole and self.request.is_long_running:
             self._wait_on()
-        elif state is GATHERING or (
+        elif state is states.GATHERING or (
             relay is not None and not relay.upstream.is_write_paused and not self.is_whole
         ):
-            self._refuse_slow_body(
-                "the request's body did not arrive in time (downstream.requestTimeout)"
-            )
-        elif state is AUTHENTICATING:
-            self._reply_status(
-                504, "the client could not be authenticated in time", Failure.AUTHENTICATION_TIMEOUT
-            )
+            self._refuse_slow_body("did not arrive in time (downstream.requestTimeout)")
+        elif state is states.AUTHENTICATING:
+            message = "the client could not be authenticated in time"
+            self._reply_status(504, message, Failure.AUTHENTICATION_TIMEOUT)
         else:
             self._time_out_upstream(now_ns)
 
     def _cut(self, now_ns: int) -> None:
         why = reasons.STOOD_STILL if self.request.attributes.is_plain else reasons.OUT_OF_TIME
-        self.state = BREAK[self.state]
+        self.state = states.BREAK[self.state]
         self._log(now_ns, Failure.DEADLINE, why)
         self._leave_upstream(now_ns)
         self.client.abort()
@@ -489,9 +461,9 @@ class Exchange(PoolWaiter):
         if self.request.takes_seats:
             self.release_seats(self.context.clock.now_ns())
 
-    def _refuse_slow_body(self, message: str) -> None:
+    def _refuse_slow_body(self, problem: str) -> None:
         self.client.keep_alive = False
-        self._reply_status(408, message, Failure.CLIENT_TIMEOUT)
+        self._reply_status(408, f"the request's body {problem}", Failure.CLIENT_TIMEOUT)
 
     def _time_out_upstream(self, now_ns: int) -> None:
         self.count_failed()
@@ -499,11 +471,9 @@ class Exchange(PoolWaiter):
         most_ns = self.context.in_force.answer_timeout_ns
         unattributed = self.context.counters.pool.unattributed
         counters = unattributed if relay is None else relay.upstream.endpoint
-        counters.fail(
-            UpstreamFailure.ANSWER_TIMEOUT,
-            f"no answer within {reasons.rounded_s(waited_ns)}",
-            is_telling=waited_ns >= min(_TELLING_NS, most_ns),
-        )
+        is_telling = waited_ns >= min(_TELLING_NS, most_ns)
+        problem = f"no answer within {reasons.rounded_s(waited_ns)}"
+        counters.fail(UpstreamFailure.ANSWER_TIMEOUT, problem, is_telling=is_telling)
         if relay is not None:
             # Perhaps the server's machine is gone.  Then the idle connections of that time are
             # dead, too, and each would cost another request its whole time.
@@ -513,25 +483,19 @@ class Exchange(PoolWaiter):
             what = "there was no connection to the server"
         elif not self.is_whole:
             what = "the server did not take all of the request"
-        request = self.request
-        begun_ns = self.sent_ns if request.attributes.is_plain else self.asked_ns
-        message = reasons.late_text(
-            request,
-            waited_ns,
-            what,
-            is_late=self.is_whole and waited_ns >= most_ns,
-            is_over=now_ns - begun_ns >= request.timeout_ns,
-        )
+        begun_ns = self.sent_ns if self.request.attributes.is_plain else self.asked_ns
+        is_late = self.is_whole and waited_ns >= most_ns
+        message = reasons.late_text(self.request, what, waited_ns, now_ns - begun_ns, is_late)
         self._reply_status(504, message, Failure.UPSTREAM_TIMEOUT)
 
     def on_sweep(self, period_ns: int) -> None:
         """See whether the client keeps the seats from others; delays of the proxy do not count."""
         relay = self._relay
-        if self.state is RESPONDING and relay is not None:
+        if self.state is states.RESPONDING and relay is not None:
             relay.see_response_taken(period_ns)
-        elif self.state is GATHERING:
+        elif self.state is states.GATHERING:
             self._see_body_coming(period_ns)
-        elif self.state is AWAITING and not self.is_whole and relay is not None:
+        elif self.state is states.AWAITING and not self.is_whole and relay is not None:
             # While the upstream takes no more, the client is not what holds the request up.
             if not relay.upstream.is_write_paused:
                 self._see_body_coming(period_ns)
@@ -547,11 +511,9 @@ class Exchange(PoolWaiter):
             return
         if rate.is_below(least, self.received_bytes):
             self.context.slow_readers.watched.pop(self, None)
-            self._refuse_slow_body(
-                f"the request's body came slower than {least} bytes a second"
-                " (downstream.limits.minBodyRateBytes)"
-            )
-        elif self.state is GATHERING:
+            setting = "downstream.limits.minBodyRateBytes"
+            self._refuse_slow_body(f"came slower than {least} bytes a second ({setting})")
+        elif self.state is states.GATHERING:
             # A body is small then, so what came long ago says nothing of one that has stopped.
             self._rate = BodyRate(self.received_bytes)
 
@@ -596,7 +558,7 @@ class Exchange(PoolWaiter):
 
     def end(self, relay: Relay, now_ns: int) -> None:
         context, client, upstream = self.context, self.client, relay.upstream
-        self.state = END[self.state]
+        self.state = states.END[self.state]
         if context.access_log is not None or self.trace is not None:
             self._log(now_ns, "")
         if self.request.is_list and relay.status == 200 and relay.body_bytes:
@@ -614,7 +576,7 @@ class Exchange(PoolWaiter):
         self.passage.release(now_ns)
         client.on_exchange_end(self, now_ns)
 
-    def finish(self, relay: Relay, event: ExchangeEvent, reason: str, why: str = "") -> None:
+    def finish(self, relay: Relay, event: states.ExchangeEvent, reason: str, why: str = "") -> None:
         now_ns = self.context.clock.now_ns()
         self.state = event[self.state]
         self._log(now_ns, reason, why)
@@ -628,25 +590,22 @@ class Exchange(PoolWaiter):
 
     def _leave(self, reason: Failure, why: str, code: int = 0) -> None:
         self.context.counters.client_aborts += 1
-        if self.state is DONE:
+        if self.state is states.DONE:
             return  # a tunnel that the client's end has ended
         now_ns = self.context.clock.now_ns()
-        self.state = BREAK[self.state]
+        self.state = states.BREAK[self.state]
         self._log(now_ns, reason, why, code)
         self._leave_upstream(now_ns, has_left=True)
 
     def _reply_status(
         self, code: int, message: str, reason: str, lines: bytes = b"", why: str | None = None
     ) -> None:
-        attributes = self.request.attributes
-        is_seen_as_text = code in own_responses.SHOWN_AS_TEXT and (
-            not attributes.is_resource_request
-            or "proxy" in (attributes.verb, attributes.subresource)
-        )
         build = partial(own_responses.status_response, code, message)
-        if attributes.is_plain or is_seen_as_text:
-            accept = self.request.header("Accept") if attributes.is_plain else ""
+        if self.request.attributes.is_plain:
+            accept = self.request.header("Accept")
             build = partial(own_responses.plain_response, code, message, accept)
+        elif own_responses.is_shown_as_text(code, self.request.attributes):
+            build = partial(own_responses.plain_response, code, message)
         self._reply(code, build, reason, lines, message if why is None else why)
 
     def _reply(
@@ -654,7 +613,7 @@ class Exchange(PoolWaiter):
     ) -> None:
         context, client = self.context, self.client
         now_ns = context.clock.now_ns()
-        self.state = REPLY[self.state]
+        self.state = states.REPLY[self.state]
         self._leave_upstream(now_ns)
         context.counters.count_own(code)
         extra = lines + self._audit_line() + self._class_lines(now_ns, reason)
@@ -670,10 +629,10 @@ class Exchange(PoolWaiter):
     def give_up(self) -> None:
         """Give back all that the request holds, and has not given back; never raises."""
         context, loop = self.context, self.context.loop
-        was, self.state = self.state, DONE
+        was, self.state = self.state, states.DONE
         context.slow_readers.watched.pop(self, None)
         with contained(Part.CONNECTION, loop):
-            if was is not DONE:
+            if was is not states.DONE:
                 self._log(context.clock.now_ns(), Failure.INTERNAL)
         with contained(Part.CONNECTION, loop):
             self._drop_upstream()
@@ -734,11 +693,7 @@ class Exchange(PoolWaiter):
     def _audit_line(self) -> bytes:
         if self._made_line:
             return self._made_line
-        block = self.request.block
-        own = block.audit_line
-        if own is None:
-            audit_id = self.request.header("Audit-ID")
-            own = block.audit_line = audit_line(audit_id) if audit_id else b""
+        own = self.request.audit_line
         if not own:
             own = self._made_line = next(self.context.audit_lines)
         return own
@@ -865,7 +820,7 @@ class Relay(ResponseSink):
         if is_whole:
             exchange.end(self, now_ns)
             return
-        exchange.state = RESPOND[exchange.state]
+        exchange.state = states.RESPOND[exchange.state]
         asked = exchange.request
         if asked.is_watch:
             self._start_watch(body)
@@ -895,7 +850,7 @@ class Relay(ResponseSink):
     def on_broken(self, reason: str, *, may_retry: bool) -> None:
         exchange, upstream = self._exchange, self.upstream
         may_retry = may_retry and exchange.may_repeat and exchange.request.is_repeatable
-        if may_retry and exchange.state is AWAITING:
+        if may_retry and exchange.state is states.AWAITING:
             if not upstream.was_used:  # else it was most likely closed for being idle
                 upstream.endpoint.fail(UpstreamFailure.BROKEN_ANSWER, reason)
             exchange.retry(self, reason)
@@ -903,11 +858,11 @@ class Relay(ResponseSink):
         upstream.endpoint.fail(UpstreamFailure.BROKEN_ANSWER, reason)
         if self.status < 500:  # else it has been counted
             exchange.count_failed()
-        if exchange.state is AWAITING:
+        if exchange.state is states.AWAITING:
             exchange.refuse_broken(reason)
         else:
             # The client must not take what it has for the whole.
-            exchange.finish(self, BREAK, Failure.UPSTREAM, f"the server broke off: {reason}")
+            exchange.finish(self, states.BREAK, Failure.UPSTREAM, f"the server broke off: {reason}")
             exchange.client.abort_after_write()
 
     def fail(self, error: Exception) -> None:
@@ -976,7 +931,7 @@ class Relay(ResponseSink):
             check_accept(raw, upgrade)
         if not exchange.is_whole:
             raise ResponseError("an answer 101 before the request was whole")
-        exchange.state = SWITCH[exchange.state]
+        exchange.state = states.SWITCH[exchange.state]
         now_ns = exchange.context.clock.now_ns()
         self.status = head.status
         self.upstream.endpoint.answered(head.status, now_ns - exchange.sent_ns)
@@ -992,8 +947,10 @@ class Relay(ResponseSink):
 
     def _on_tunnel_over(self) -> None:
         exchange = self._exchange
-        if exchange.state is TUNNELLING:  # else its time was over, or its client gone, before
-            exchange.finish(self, END, "")
+        if (
+            exchange.state is states.TUNNELLING
+        ):  # else its time was over, or its client gone, before
+            exchange.finish(self, states.END, "")
 
     @property
     def sent_bytes(self) -> int:

@@ -1,9 +1,7 @@
 """A listener whose connections come about once their handshakes are through: PROXY headers and TLS.
 
-1. A handshake counts as a connection, from the moment it is accepted.
-2. Each takes the certificate of the moment, so that a new one needs no new listener.
-3. One that stalls is cut after a time; whatever goes wrong is counted, and gives the count back.
-4. Where PROXY headers are wanted, a connection is no one's until its header is there: it counts
+1. A handshake counts as a connection, takes the certificate of the moment, and is cut if it stalls.
+2. Where PROXY headers are wanted, a connection is no one's until its header is there: it counts
    within the limit of all connections, and then for the address that the header has.
 
 It accepts by itself since an event loop's own servers have one context for good, and since there is
@@ -100,7 +98,6 @@ class HandshakeListener:
             self._go_about(self._shake_hands(client, self._server_tls, address), "TLS handshake")
 
     def _is_admitted(self, client: socket.socket, address: str) -> bool:
-        """Count a connection that will shake hands, or reset it."""
         if self._shared.limits.admit(address) is None:
             return True
         # There is no way to say why before the handshake, which is what costs most.
@@ -144,10 +141,9 @@ class HandshakeListener:
             await self._begin(client, source, source or proxy)
 
     async def _begin(self, client: socket.socket, source: str, address: str) -> None:
-        server_tls = self._server_tls
-        if server_tls is not None:
+        if self._server_tls is not None:
             if self._is_admitted(client, address):
-                await self._shake_hands(client, server_tls, address, source)
+                await self._shake_hands(client, self._server_tls, address, source)
             return
         connection = Http1Connection(self._shared, self._router, address=source)
         try:

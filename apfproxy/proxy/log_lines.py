@@ -1,9 +1,8 @@
 """The access log's lines: a JSON object for each request, made in the thread that writes them.
 
-What depends only on the user and the header fields is made once and kept with the header block, and
-what depends only on the classification is kept here; the rest is one formatting.  Never in a line:
-credentials, cookies, bodies, and of the query anything but what Kubernetes' API gives a meaning.
-Every text is escaped, and cut to a bound.
+What depends on user and header fields is kept with the header block, and what depends on the
+classification here; the rest is one formatting.  Never in a line: credentials, cookies, bodies, and
+of the query anything but what Kubernetes' API gives a meaning.  Every text is escaped, and cut.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
 """Whether the proxy itself has too much to do: then it sheds new connections.
 
-Those that are there go on, since somebody has waited for them already, and their requests have
-flow control of their own.  Two things tell of overload:
-
-1. The event loop is late.  The sweep measures by how much it was late itself.  Only two sweeps
-   running that are late say so: a single gap, as when the machine has stood still, is over by the
-   time it is seen.  From then on each counts half as much at the sweep after it.
-2. Memory is short: the process has more resident than the settings allow, also once what is free
-   has gone back to the system.  Then connections without a request are closed, too, and new
-   requests are refused.
+1. The event loop is late, as the sweep measures by itself, twice running: a single gap, as when the
+   machine has stood still, is over by the time it is seen.  Each sweep's counts half at the next.
+2. Memory is short: more is resident than the settings allow, also once what is free has gone back
+   to the system.  Then idle connections are closed, too, and new requests refused.
 
 Each state is left at a lower mark than it is entered at, so that it does not flap.
 """

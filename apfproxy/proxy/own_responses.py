@@ -7,7 +7,10 @@ import json
 import re
 import time
 from email.utils import formatdate
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from apfproxy.request.attributes import RequestAttributes
 
 TOO_MANY_REQUESTS_TEXT: Final = "Too many requests, please try again later."
 TOO_MANY_REQUESTS: Final = f"{TOO_MANY_REQUESTS_TEXT}\n".encode()
@@ -46,6 +49,13 @@ _REASONS: Final = {
     504: ("Gateway Timeout", "Timeout"),
     505: ("HTTP Version Not Supported", "BadRequest"),
 }
+
+
+def is_shown_as_text(code: int, attributes: RequestAttributes) -> bool:
+    """Whether client-go would show the text of a response, but not that of a `Status`."""
+    return code in SHOWN_AS_TEXT and (
+        not attributes.is_resource_request or "proxy" in (attributes.verb, attributes.subresource)
+    )
 
 
 def status_body(code: int, message: str) -> bytes:

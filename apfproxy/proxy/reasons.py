@@ -49,10 +49,13 @@ def crowd_text(passage: Passage, itself: int = 0) -> str:
     return f"when it came, {in_use} and {waiting}"
 
 
-def late_text(request: Request, waited_ns: int, what: str, *, is_late: bool, is_over: bool) -> str:
-    """Say `what` did not come, and the settings that give more time: of upstream, or request."""
+def late_text(request: Request, what: str, waited_ns: int, age_ns: int, is_late: bool) -> str:
+    """Say what did not come, and the settings that give more time.
+
+    `is_late` says whether the upstream had all of its time; `age_ns` is the request's.
+    """
     settings = ["upstream.answerTimeout"] if is_late else []
-    if is_over or not settings:
+    if age_ns >= request.timeout_ns or not settings:
         has_own = bool(request.attributes.query.get("timeout"))
         settings.append("its timeout parameter" if has_own else "downstream.requestTimeout")
     return f"{what} within {rounded_s(waited_ns)} ({', '.join(settings)})"

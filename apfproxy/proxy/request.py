@@ -323,6 +323,15 @@ class Request(RequestDigest):
             return b""
         return class_lines(found.flow_schema_uid, found.priority_level_uid)
 
+    @property
+    def audit_line(self) -> bytes:
+        """The header line of the client's Audit-ID; b"" if there is none."""
+        line = self.block.audit_line
+        if line is None:
+            audit_id = self.header("Audit-ID").encode()
+            line = self.block.audit_line = b"Audit-Id: %b\r\n" % audit_id if audit_id else b""
+        return line
+
     def header(self, name: str) -> str:
         """The first value of a field that is forwarded; of a secret the hash; "" for none."""
         head = self.head

@@ -3,11 +3,11 @@
 1. Of requests without an error a part is drawn, as the settings say.
 2. Of requests that were never sent on (rejected, malformed, unauthenticated, ...) some a second
    are logged of each flow and reason: a client can repeat such a request at once.
-3. All lines of a process have so many bytes a second.  Once they are spent, no line is made until
-   there are some again.  Lines that exceed them are paid for by those that follow.
+3. All lines of a process have so many bytes a second.  Lines that exceed them are paid for by those
+   that follow.
 4. What is left out by 2 and 3 is counted, by flow and reason, for a line once a second.
 
-The event loop decides only that; `log_lines` makes the lines in the thread that writes them.
+`log_lines` makes the lines, in the thread that writes them.
 """
 
 from __future__ import annotations

@@ -153,7 +153,12 @@ class ProxyServer:
             return
         wanted, limits = self._settings.downstream.limits.max_connections, self._shared.limits
         of_clusters = [each.settings for each in self._clusters]
-        questions = sum(map(questions_of, of_clusters))
+        reviews = [
+            review
+            for each in (settings.authentication for settings in of_clusters)
+            for review in (each.token_review, each.impersonation.access_review)
+        ]
+        questions = sum(each.max_concurrent for each in reviews if each.is_enabled)
         upstream = sum(each.upstream.max_connections for each in of_clusters)
         most = limits.fit(descriptors, upstream, questions)
         left = limits.left(descriptors, questions) // max(len(of_clusters), 1)
@@ -297,12 +302,6 @@ def take_backlog(listener: socket.socket) -> list[socket.socket]:
         while len(accepted) < BACKLOG:
             accepted.append(listener.accept()[0])
     return accepted
-
-
-def questions_of(settings: Settings) -> int:
-    authentication = settings.authentication
-    reviews = (authentication.token_review, authentication.impersonation.access_review)
-    return sum(each.max_concurrent for each in reviews if each.is_enabled)
 
 
 def exchanges(

@@ -1,16 +1,11 @@
-"""TLS towards clients: contexts that are replaced when their files change.
+"""TLS towards clients: contexts that are replaced, for new connections, when their files change.
 
-A connection keeps the context with which it began; a new context is for new connections only.
-
-Towards clients the versions, ciphers and curves are Mozilla's intermediate profile, version 5.7,
-without the finite-field Diffie-Hellman that a server has to bring parameters for; no CBC, so that
-all ciphers are AEAD and all keys are ephemeral.  What kube-apiserver's own clients speak, TLS 1.2
-and 1.3 with ECDHE, is all of it.
+Versions, ciphers and curves are Mozilla's intermediate profile, version 5.7, without the
+finite-field Diffie-Hellman that a server has to bring parameters for, and without CBC.
 
 A client's certificate is looked at twice.  OpenSSL checks in the handshake that its owner has the
-key and that one of the CAs signed it; otherwise the handshake fails with an alert, where
-kube-apiserver goes on to a 401.  Its dates are left to `authn.certificates`, so that who comes with
-an expired one is told so by a 401; an alert would say nothing that a client shows to anybody.
+key and that one of the CAs signed it.  Its dates are left to `authn.certificates`: a 401 says what
+an alert would show to no one.
 
 Source: https://wiki.mozilla.org/Security/Server_Side_TLS.
 """

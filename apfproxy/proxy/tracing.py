@@ -1,11 +1,8 @@
 """Traces of requests, and the Audit-IDs by which the logs of others know them.
 
 As in kube-apiserver the traceparent of clients that are believed decides, and of all other requests
-a part is drawn, whose trace begins here.  A traced request tells the upstream that its parent is
-the span of its own attempt there.  Any other goes on as it came.
-
-A request without an Audit-ID is given one where the access log wants it, as by kube-apiserver: the
-upstream, its audit log and the client then have the same.
+a part is drawn.  A traced request tells the upstream that its parent is the span of its own attempt
+there.  A request without an Audit-ID is given one where the access log wants it.
 
 Sources: W3C Trace Context, sections 3.2 and 4; kubernetes/apiserver, `endpoints/filters/traces.go`,
 `endpoints/filters/audit_init.go` and `audit/context.go`; kubernetes/component-base,
@@ -83,10 +80,6 @@ def made_audit_lines() -> Iterator[bytes]:
         start = _NAME + audit_id.encode()
         for end in _LINE_ENDS:
             yield start + end
-
-
-def audit_line(audit_id: str) -> bytes:
-    return _NAME + audit_id.encode() + _END
 
 
 def made_id(line: bytes) -> str:

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from apfproxy.proxy.reasons import Audience
-from apfproxy.proxy.tracing import BATCH, Traces, audit_line, made_audit_lines, made_id, read_traces
+from apfproxy.proxy.tracing import BATCH, Traces, made_audit_lines, made_id, read_traces
 from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import (
     AccessLogSettings,
@@ -330,4 +330,4 @@ def test_made_ids_are_different_uuids() -> None:
     for line in lines:
         text = made_id(line)
         assert (4, text) == (uuid.UUID(text).version, str(uuid.UUID(text)))
-        assert line == audit_line(text) == f"Audit-Id: {text}\r\n".encode()
+        assert line == f"Audit-Id: {text}\r\n".encode()

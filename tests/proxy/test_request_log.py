@@ -26,7 +26,6 @@ from apfproxy.proxy.log_lines import (
 from apfproxy.proxy.request import HeaderBlock
 from apfproxy.proxy.request_log import SECOND_NS, LogBudget, Omission, RequestLog
 from apfproxy.proxy.request_record import Failure, RequestRecord
-from apfproxy.proxy.tracing import audit_line
 from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.settings import ERRORS, AccessLogSettings
 from tests.support.clocks import VirtualClock
@@ -110,7 +109,7 @@ def test_whole_line(subject: LogLines) -> None:
         sent_ns=9 * S + 1000,
         reason=Failure.UPSTREAM,
         why="no",
-        audit_line=audit_line("a-1"),
+        audit_line=b"Audit-Id: a-1\r\n",
         endpoint="h:80",
         trace_id=0xAF92F3577B34DA6A3CE929D0E0E4736,
     )

@@ -1,17 +1,14 @@
 """A client's connection that speaks HTTP/2: frames in, streams, frames out.
 
-1. The library takes frames apart and puts them together; what they mean is decided here.
-2. Each stream that brings a request becomes the client of an exchange, as a connection of HTTP/1.1
-   is.  An error in one ends that one.
-3. The transport is always read: how much a client may send is said by its streams' windows.
+The library takes frames apart and puts them together; each stream that brings a request is the
+client of an exchange.  The transport is always read: windows say how much a client may send.
 
     OPEN -> ANNOUNCED -> LEAVING -> LINGERING -> CLOSED
 
-A client may have sent requests before it learns that the connection ends.  So its end is announced
-first, with a GOAWAY that allows every stream; the one that says which streams were the last follows
-when a round trip has passed, and the connection closes once they are through (RFC 9113, section
-6.8).  Our side closes first, where it can alone: a connection that is closed with bytes unread is
-reset, and a reset overtakes the last response.
+A client may have sent requests before it learns that the connection ends.  So a GOAWAY that allows
+every stream comes first, the one that says which were the last a round trip later, and the end once
+those are through (RFC 9113, section 6.8).  Our side closes first, where it can alone: a connection
+that is closed with bytes unread is reset, and a reset overtakes the last response.
 """
 
 from __future__ import annotations
@@ -166,7 +163,7 @@ class Http2Connection(OpenConnection):
             self._held_block = 0
             self._transport.set_protocol(NOBODY)
         finally:  # whatever happens: one that is gone must not count, nor hold up the end
-            self._output.flush = _nothing  # nothing refers to this connection any more
+            self._output.flush = lambda: None  # nothing refers to this connection any more
             if self._counted_as:
                 self._reader.end()
                 shared.connections.pop(self, None)
@@ -517,7 +514,3 @@ def _body_behind(events: list[FrameEvent], at: int, stream_id: int) -> tuple[int
             break
         at += 1
     return at, b"".join(pieces), False
-
-
-def _nothing() -> None:
-    pass

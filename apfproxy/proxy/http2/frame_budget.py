@@ -1,18 +1,15 @@
 """Budgets for a client's frames that bring nothing.
 
-Each kind of frame that a client may send without end has a bucket of its own.  It fills by time,
-and by what the client does that is of use: requests that are answered, and parts of responses, for
-which a client has to say that it has room again.  Who empties one has its connection closed.
+Each kind of frame has a bucket.  It fills by time, and by what the client does that is of use:
+requests that are answered, and parts of responses, for which it has to say that it has room again.
+Who empties one has its connection closed.
 
-1. A stream that is reset before its response begins costs a request and brings nothing (rapid
-   reset, CVE-2023-44487), by any side: a client can have the proxy do so by breaking a rule
-   (MadeYouReset, CVE-2025-8671).  Who breaks a watch or a long response off later has had its use;
-   and who gives up after a second, while a server hangs, has had a stream for as long: to close the
-   connection would end the watches beside it, and make the outage worse.
+1. A stream that is reset before its response begins (rapid reset, CVE-2023-44487), by any side: a
+   client can have the proxy do so by breaking a rule (MadeYouReset, CVE-2025-8671).  Who gives up
+   after a second, while a server hangs, is not counted: closing would end the watches beside it.
 2. Frames about the connection, and of streams that are gone (SETTINGS, PING, PRIORITY, GOAWAY,
    RST_STREAM, unknown ones; CVE-2019-9512, 9513, 9515).
-3. WINDOW_UPDATE frames, of which a response needs some for each of its parts, unless they have it
-   sent byte by byte (CVE-2019-9511, 9517).
+3. WINDOW_UPDATE frames, of which a response needs some for each of its parts (CVE-2019-9511, 9517).
 4. Frames of no length: DATA, and CONTINUATION of any length (CVE-2019-9518, CVE-2024-27316).
 """
 

@@ -1,12 +1,8 @@
-"""The head of a request of HTTP/2, written as HTTP/1.1 writes it.
+"""The head of a request of HTTP/2, written as HTTP/1.1 writes it, so that one reader judges both.
 
-So one reader judges both: what holds of identities, of hosts and of fields that servers could take
-for others holds whatever a client speaks, and the head is ready to be forwarded.  The library has
-checked what RFC 9113, section 8.2, says of fields: lower-case names, none of a connection's.
-
-CONNECT with `:protocol`, by which a stream becomes a WebSocket (RFC 8441), is written as the
-upgrade that a client of HTTP/1.1 asks for, and the server gets it so.  The client sends no
-Sec-WebSocket-Key: the proxy makes one.
+The library has checked what RFC 9113, section 8.2, says of fields.  CONNECT with `:protocol`, by
+which a stream becomes a WebSocket (RFC 8441), is written as the upgrade that a client of HTTP/1.1
+asks for, with a Sec-WebSocket-Key that the proxy makes.
 """
 
 from __future__ import annotations
@@ -46,8 +42,9 @@ def head_of(request: RequestFields, *, is_whole: bool) -> bytes:
         raise HeadError(400, "malformed request: a character in :method, :authority or :path")
     if marks & HAS_HOST:
         authority, fields = _one_host(authority, fields)
-    if marks & HAS_COOKIES:
-        fields = _with_one_cookie(fields)
+    if marks & HAS_COOKIES:  # one in place of several; RFC 9113, section 8.2.3
+        crumbs = b"; ".join(_COOKIE.findall(fields))
+        fields = b"%bcookie: %b\r\n" % (_COOKIE.sub(b"", fields), crumbs)
     before_host = b" HTTP/1.1\r\nHost: " if authority else b" HTTP/1.1"
     end = b"\r\n" if is_whole or marks & HAS_LENGTH else b"transfer-encoding: chunked\r\n\r\n"
     return b"".join((method, b" ", path, before_host, authority, b"\r\n", fields, end))
@@ -58,11 +55,6 @@ def _one_host(authority: bytes, fields: bytes) -> tuple[bytes, bytes]:
     if len(hosts) > 1 or (authority and authority.lower() != hosts[0].strip(b" \t").lower()):
         raise HeadError(400, "malformed request: :authority and host differ")
     return authority or hosts[0], _HOST.sub(b"", fields)
-
-
-def _with_one_cookie(fields: bytes) -> bytes:
-    crumbs = _COOKIE.findall(fields)
-    return b"%bcookie: %b\r\n" % (_COOKIE.sub(b"", fields), b"; ".join(crumbs))
 
 
 def new_key() -> bytes:

@@ -2,9 +2,8 @@
 
     OPEN -> FINISHING -> LINGERING -> CLOSED
 
-A response may go out before all of its request has come.  Clients that hear at once that the rest
-is not wanted lose the response now and then: the reset overtakes it on its way through the program.
-So the rest is taken for a while and thrown away, as with HTTP/1.1.
+A response may go out before all of its request has come.  The rest is taken for a while and thrown
+away: a reset would now and then overtake the response on its way through the client's program.
 """
 
 from __future__ import annotations
