@@ -1,8 +1,8 @@
 """The response to a request that no one waits for any more: its seats are kept until it has come.
 
 Closing the connection tells the upstream that its response is not wanted.  Before a server that
-does not notice, clients that ask and disconnect, again and again, would have it work on any number of
-requests at once.  `upstream.abandonedWait` is for such servers:
+does not notice, clients that ask and disconnect, again and again, would have it work on any number
+of requests at once.  `upstream.abandonedWait` is for such servers:
 
 1. The connection stays open, both halves: many servers close it otherwise, but go on.
 2. The response is read and thrown away.  With its end, or the connection's, the seats go back.
