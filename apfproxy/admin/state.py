@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     Values = Sequence[Any]
+    Rule = Callable[[Values, Values], Any]
+    """How the values of a field become one: those of processes that live, and that ended."""
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -37,16 +39,12 @@ MAX_RECORDS: Final = 10_000
 """For one list of records in a sum: those that ended processes had could grow without end."""
 
 
-class Rule(msgspec.Struct, frozen=True):
-    add: Callable[[Values, Values], Any]
-
-
 def _living(add: Callable[[Values], Any]) -> Rule:
-    return Rule(lambda living, _: add(living) if living else NOTHING)
+    return lambda living, _: add(living) if living else NOTHING
 
 
 def _all(add: Callable[[Values], Any]) -> Rule:
-    return Rule(lambda living, ended: add([*living, *ended]))
+    return lambda living, ended: add([*living, *ended])
 
 
 def _by(*key: str, outlives: bool = False) -> Rule:
@@ -69,7 +67,7 @@ def _by(*key: str, outlives: bool = False) -> Rule:
                 groups[name][place].append(record)
         return [summed(*group) for group in groups.values()]
 
-    return Rule(add)
+    return add
 
 
 def _by_key(dicts: Values) -> dict[str, Any]:
@@ -103,7 +101,7 @@ def _by_text(dicts: Values) -> dict[str, list[str]]:
     return {key: _joined([each.get(key, []) for each in dicts]) for key in _union(dicts)}
 
 
-FIRST: Final = Rule(lambda living, ended: (living or ended or (NOTHING,))[0])
+FIRST: Final[Rule] = lambda living, ended: (living or ended or (NOTHING,))[0]  # noqa: E731
 SUM: Final = _living(sum)
 MAX: Final = _living(max)
 MIN: Final = _living(min)
@@ -112,7 +110,7 @@ ALL: Final = _living(all)
 MEAN: Final = _living(fmean)
 COUNT: Final = _all(sum)
 BY_NAME: Final = _by("name")
-NEVER_EMPTY: Final = Rule(lambda living, ended: BY_NAME.add(list(filter(None, living)), ended))
+NEVER_EMPTY: Final[Rule] = lambda living, ended: BY_NAME(list(filter(None, living)), ended)  # noqa: E731
 """A list without which nothing serves: records of ended processes stay until then."""
 BY_KIND: Final = _by("kind", outlives=True)
 BY_LEVEL: Final = _by("priority_level", "name", outlives=True)
@@ -156,7 +154,7 @@ def summed(living: Sequence[S], ended: Sequence[S] = ()) -> S:
     ):
         if column.count(default) == len(column):
             continue  # as most of what is seldom used
-        value = rule.add(
+        value = rule(
             [each for each in column[: len(living)] if each is not None],
             [each for each in column[len(living) :] if each is not None],
         )
@@ -166,7 +164,7 @@ def summed(living: Sequence[S], ended: Sequence[S] = ()) -> S:
     return found
 
 
-OF_ITS_OWN: Final = Rule(lambda *both: summed(*both) if any(both) else NOTHING)
+OF_ITS_OWN: Final[Rule] = lambda *both: summed(*both) if any(both) else NOTHING  # noqa: E731
 
 
 class Times(State, frozen=True):
@@ -187,7 +185,7 @@ class Holder(State, frozen=True):
 
 
 def _greatest(lists: Values) -> list[Holder]:
-    found = _by("flow_schema", "flow").add(lists, ())
+    found = _by("flow_schema", "flow")(lists, ())
     return sorted(found, key=lambda each: -each.seats - each.waits_for)[:1]
 
 
@@ -527,7 +525,7 @@ class ClusterState(Growing):
     in_queue: Amounts = {}
     usages: Annotated[list[UsageState], _by("phase", "kind", outlives=True)] = []
     top_flows: FlowsState | None = None
-    fleet: Annotated[FleetView | None, Rule(_fleet)] = None
+    fleet: Annotated[FleetView | None, _fleet] = None
     workers: Annotated[list[Share], JOINED] = []
 
     upstream: UpstreamState = UpstreamState()
