@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from apfproxy.authn.authenticator import Authenticator, Rules, front_proxy_lines
 from apfproxy.authn.impersonation import Impersonations
@@ -63,6 +63,8 @@ OWN_USER = User("apfproxy", (AUTHENTICATED_GROUP,))
 """The user of health checks that the proxy sends as a front proxy; any may, by default."""
 
 logger = logging.getLogger(__name__)
+
+R = TypeVar("R", "TokenReviews", "AccessReviews")
 
 
 class Identities:
@@ -162,15 +164,19 @@ class Identities:
         )
 
     def problem(self) -> str | None:
-        problems = self.files.problems
-        problems += [issuer.problem for issuer in self._issuers if issuer.problem]
-        for kind, api in self.review_apis.items():
-            if api.problem:
-                problems.append(f"{kind} review: {api.problem}")
         now_unix_s = time.time()
-        problems += filter(None, (each.problem(now_unix_s) for each in self.expiries()))
-        problems += filter(None, (self._token_problem(),))
-        return "; ".join(problems) or None
+        problems = (
+            *self.files.problems,
+            *(issuer.problem for issuer in self._issuers),
+            *(
+                f"{kind} review: {api.problem}"
+                for kind, api in self.review_apis.items()
+                if api.problem
+            ),
+            *(each.problem(now_unix_s) for each in self.expiries()),
+            self._token_problem(),
+        )
+        return "; ".join(filter(None, problems)) or None
 
     def expiries(self) -> list[Expiries]:
         """The expiries of certificates that settings name, as their files were last loaded."""
@@ -191,21 +197,21 @@ class Identities:
         upstream = self._settings.upstream
         if upstream.address.is_tls:
             tls = self.client_tls = ClientTls(upstream.tls)
-            self._watch(tls.paths, tls.load, self._on_own_change)
-        if upstream.token_file is not None:
-            path = upstream.token_file
+            self._watch(tls.load, *tls.paths, then=self._on_own_change)
+        if (path := upstream.token_file) is None:
+            return
 
-            def take() -> None:
-                self._own_token = read_token(path, min_characters=1)
-                self._own_lifetime = lifetime(self._own_token)
-                if (problem := self._token_problem()) is not None:
-                    logger.warning("%s", problem)
+        def take() -> None:
+            self._own_token = read_token(path, min_characters=1)
+            self._own_lifetime = lifetime(self._own_token)
+            if (problem := self._token_problem()) is not None:
+                logger.warning("%s", problem)
 
-            def changed() -> None:
-                self._forget_clients()
-                self._on_own_change()
+        def changed() -> None:
+            self._forget_clients()
+            self._on_own_change()
 
-            self._watch((upstream.token_file,), take, changed, "upstream.tokenFile")
+        self._watch(take, path, then=changed, setting="upstream.tokenFile")
 
     def _load_downstream(self) -> None:
         tls, authentication = self._settings.downstream.tls, self._settings.authentication
@@ -216,52 +222,45 @@ class Identities:
         server_tls = self.server_tls = ServerTls(
             tls, client_cas, offers_http2=is_offered(self._settings.downstream.http2)
         )
-        self._watch(server_tls.paths, server_tls.load, lambda: None)
+        self._watch(server_tls.load, *server_tls.paths)
         if not client_cas:
             return
         from apfproxy.authn.certificates import ClientCertificates  # noqa: PLC0415
 
         def load() -> None:
+            users, fronts = (
+                None if path is None else read_file(path, MAX_PEM_BYTES)
+                for path in (authentication.client_ca_file, front_proxy.ca_file)
+            )
             try:
-                self.authenticator.certificates = ClientCertificates(
-                    content(authentication.client_ca_file),
-                    content(front_proxy.ca_file),
-                    front_proxy.allowed_names,
-                )
+                certificates = ClientCertificates(users, fronts, front_proxy.allowed_names)
             except ValueError as error:
                 files = " or ".join(map(str, client_cas))
                 raise OperatorError(f"{files}: a CA cannot be used: {error}") from error
+            self.authenticator.certificates = certificates
 
-        self._watch(tuple(file.path for file in client_cas), load, self._forget_clients)
+        self._watch(load, *(file.path for file in client_cas), then=self._forget_clients)
 
     def _authenticator(self) -> Authenticator:
-        settings = self._settings
-        authentication = settings.authentication
+        authentication = self._settings.authentication
+        has, forget = authentication.api_keys, self._forget_clients
         tokens: list[TokenAuthenticator] = []
-        if authentication.token_file is not None:
-            static = StaticTokens(authentication.token_file)
-            self._watch(
-                (authentication.token_file,),
-                static.load,
-                self._forget_clients,
-                "authentication.tokenFile",
-            )
+        if (path := authentication.token_file) is not None:
+            static = StaticTokens(path)
+            self._watch(static.load, path, then=forget, setting="authentication.tokenFile")
             tokens.append(static)
-        keys = self._keys()
-        has = authentication.api_keys
-        if keys is not None and has.is_bearer:
-            tokens.append(keys)
+        keys = None
+        if has.file is not None:
+            keys = ApiKeys(has.file, is_unknown_anonymous=has.unknown == ANONYMOUS)
+            self._watch(keys.load, has.file, then=forget, setting="authentication.apiKeys.file")
+            tokens += [keys] if has.is_bearer else []
         for index, jwt in enumerate(authentication.jwt):
-            issuer = self._issuer(index, jwt)
-            if issuer is not None:
-                tokens.append(issuer)
+            self._add_issuer(f"authentication.jwt[{index}]", jwt)
+        tokens += self._issuers
         if authentication.token_review.is_enabled:
             from apfproxy.authn.reviews import TokenReviews  # noqa: PLC0415
 
-            api = self._api(TOKEN, authentication.token_review)
-            reviews = TokenReviews(api, authentication.token_review, self._now_s)
-            self._reviews.append(reviews)
-            tokens.append(reviews)
+            tokens.append(self._asked(TokenReviews, TOKEN, authentication.token_review))
         most = authentication.unverified.names_per_address
         self.names = None if most is None else NamesOfAddresses(most, self._clock)
         return Authenticator(
@@ -269,7 +268,7 @@ class Identities:
             Rules(
                 allows_anonymous=authentication.anonymous,
                 judges_certificates=authentication.client_ca_file is not None,
-                assertion=settings.upstream.identity,
+                assertion=self._settings.upstream.identity,
                 challenges=challenges(authentication),
                 names=self.names,
             ),
@@ -280,58 +279,48 @@ class Identities:
             passwords=BasicKeys(keys) if keys is not None and has.is_basic else None,
         )
 
-    def _keys(self) -> ApiKeys | None:
-        settings = self._settings.authentication.api_keys
-        if settings.file is None:
-            return None
-        keys = ApiKeys(settings.file, is_unknown_anonymous=settings.unknown == ANONYMOUS)
-        self._watch(
-            (settings.file,), keys.load, self._forget_clients, "authentication.apiKeys.file"
-        )
-        return keys
-
-    def _issuer(self, index: int, jwt: JwtSettings) -> JsonWebTokens | None:
+    def _add_issuer(self, section: str, jwt: JwtSettings) -> None:
         from apfproxy.authn import json_web_tokens  # noqa: PLC0415
         from apfproxy.authn.web_keys import FileKeys, WebKeysError  # noqa: PLC0415
 
-        section = f"authentication.jwt[{index}]"
         if jwt.ca_file is not None:
             file = TlsFile(f"{section}.caFile", jwt.ca_file)
 
             def note() -> None:
                 self._authorities[file] = certificates_in(file, is_chain=False)[1]
 
-            self._watch((jwt.ca_file,), note, lambda: None)
+            self._watch(note, jwt.ca_file)
         try:
             keys = json_web_tokens.keys_of(jwt)
-            issuer = json_web_tokens.JsonWebTokens(jwt, keys)
+            self._issuers.append(json_web_tokens.JsonWebTokens(jwt, keys))
         except WebKeysError as error:
             self._problems.append(f"{section}: {error}")
-            return None
+            return
         if isinstance(keys, FileKeys) and jwt.keys_file is not None:
-            self._watch((jwt.keys_file,), keys.load, self._forget_clients, f"{section}.keysFile")
-        self._issuers.append(issuer)
-        return issuer
+            setting = f"{section}.keysFile"
+            self._watch(keys.load, jwt.keys_file, then=self._forget_clients, setting=setting)
 
     def _impersonations(self) -> Impersonations | None:
         settings = self._settings.authentication.impersonation
-        reviews = None
         if settings.access_review.is_enabled:
             from apfproxy.authn.reviews import AccessReviews  # noqa: PLC0415
 
-            api = self._api(ACCESS, settings.access_review)
-            reviews = AccessReviews(api, settings.access_review, self._now_s)
-            self._reviews.append(reviews)
-        elif not settings.users and not settings.groups:
-            return None
-        return Impersonations(settings, reviews)
+            return Impersonations(
+                settings, self._asked(AccessReviews, ACCESS, settings.access_review)
+            )
+        return Impersonations(settings, None) if settings.users or settings.groups else None
 
-    def _api(self, kind: str, settings: ReviewSettings) -> UpstreamApi:
+    def _asked(
+        self,
+        make: Callable[[UpstreamApi, ReviewSettings, Callable[[], float]], R],
+        kind: str,
+        settings: ReviewSettings,
+    ) -> R:
+        """Reviews of a kind, which ask the upstream's API."""
         from apfproxy.authn.upstream_api import UpstreamApi  # noqa: PLC0415
 
-        upstream = self._settings.upstream
-        tls = self.client_tls
-        api = UpstreamApi(
+        upstream, tls = self._settings.upstream, self.client_tls
+        api = self.review_apis[kind] = UpstreamApi(
             self._choose,
             lambda: None if tls is None else tls.context,
             lambda: self._own_token or None,
@@ -342,14 +331,15 @@ class Identities:
             host=upstream.host_header
             or (None if upstream.addresses else upstream.address.authority),
         )
-        self.review_apis[kind] = api
-        return api
+        reviews = make(api, settings, lambda: self._clock.now_ns() / 1e9)
+        self._reviews.append(reviews)
+        return reviews
 
     def _watch(
         self,
-        paths: tuple[str, ...],
         load: Callable[[], None],
-        then: Callable[[], None],
+        *paths: str,
+        then: Callable[[], None] | None = None,
         setting: str = "",
     ) -> None:
         """Load files now, and again when they change; `then` what hangs on them.
@@ -359,7 +349,8 @@ class Identities:
 
         def reload() -> None:
             load()
-            then()
+            if then is not None:
+                then()
 
         try:
             self.files.add(paths, load, reload)
@@ -371,9 +362,6 @@ class Identities:
         for reviews in self._reviews:
             reviews.clear()
         self._on_clients_change()
-
-    def _now_s(self) -> float:
-        return self._clock.now_ns() / 1e9
 
 
 def challenges(settings: AuthenticationSettings) -> bytes:
@@ -403,10 +391,6 @@ def client_cas_of(authentication: AuthenticationSettings) -> tuple[TlsFile, ...]
     return tuple(
         TlsFile(f"authentication.{setting}", path) for setting, path in named if path is not None
     )
-
-
-def content(path: str | None) -> bytes | None:
-    return None if path is None else read_file(path, MAX_PEM_BYTES)
 
 
 def parts_of(settings: Settings) -> tuple[object, ...]:
