@@ -19,7 +19,6 @@ import base64
 import contextlib
 import dataclasses
 import json
-import logging
 import math
 import os
 import shutil
@@ -32,7 +31,7 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from apfproxy.base.errors import OperatorError
-from apfproxy.base.files import fingerprint
+from apfproxy.base.files import FileChanges
 from apfproxy.base.tls_files import Pem, client_context, lifetime
 from apfproxy.objects.field_errors import one_line
 from apfproxy.objects.go_text import parse_time
@@ -48,8 +47,6 @@ MAX_BYTES = 1 << 20  # of a program's output, and of its errors
 MAX_MESSAGE = 300  # characters of its errors that are shown
 WITHIN_S = 30.0
 EARLY_S = 10.0  # before it expires, a credential is replaced
-
-logger = logging.getLogger(__name__)
 
 
 class Credential(msgspec.Struct, rename="camel", frozen=True):
@@ -96,12 +93,14 @@ class ApiCredentials:
         # The lifetime of the token that was used last.
         self._lifetime: tuple[bytes, Lifetime | None] = (b"", None)
         self._lock = asyncio.Lock()
-        self._fingerprint = fingerprint(access.paths)
+        self._files = FileChanges()
         self.context: ssl.SSLContext | None = None
-        self.problem: str | None = None
-        if access.server.startswith("https:"):
-            self.context = tls_context(access)
+        self._files.add(access.paths, self._load_tls)
         self._authorization()
+
+    @property
+    def problem(self) -> str | None:
+        return "; ".join(self._files.problems) or None
 
     @property
     def server_name(self) -> str | None:
@@ -119,42 +118,30 @@ class ApiCredentials:
         OperatorError if a file has no token, or a program gives no credential.
         """
         async with self._lock:
-            given, program = self._given, self._access.program
-            if given.expires_s - EARLY_S <= self._wall_s():
+            program = self._access.program
+            if self._given.expires_s - EARLY_S <= self._wall_s():
                 self._is_due = True
             if self._is_due and program is not None:
                 given = read_credential(await run(program, self._access.told), program)
-                self._is_due = False
-            return await asyncio.to_thread(self._refresh, given)
+                if given.own != self._given.own:
+                    self._access = dataclasses.replace(self._access, own=given.own)
+                    await asyncio.to_thread(self._load_tls)
+                self._given, self._is_due = given, False
+            await self._files.check()
+            return await asyncio.to_thread(self._authorization)
 
     def refused(self) -> None:
         """The API has refused the credential: run the program again, if there is one."""
         self._is_due = True
 
-    def _refresh(self, given: Credential) -> str | None:
-        before, self._given = self._given, given
-        is_new = given.own != before.own
-        if is_new:
-            self._access = dataclasses.replace(self._access, own=given.own)
-        if self.context is not None:
-            self._refresh_tls(is_new=is_new)
-        return self._authorization()
-
-    def _refresh_tls(self, *, is_new: bool) -> None:
-        found = fingerprint(self._access.paths)
-        if found == self._fingerprint and not is_new and self.problem is None:
-            return
-        try:
-            self.context = tls_context(self._access)
-        except OperatorError as error:
-            if self.problem is None:
-                logger.warning("changed, but not taken, what was there stays in use: %s", error)
-            self.problem = str(error)
-            return
-        self.problem = None
-        if found != self._fingerprint:
-            logger.info("changed, and loaded again: %s", ", ".join(self._access.paths))
-        self._fingerprint = found
+    def _load_tls(self) -> None:
+        access = self._access
+        if access.server.startswith("https:"):
+            context = client_context(access.authorities, access.own)
+            if access.is_unverified:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            self.context = context
 
     def _authorization(self) -> str | None:
         access = self._access
@@ -171,15 +158,6 @@ class ApiCredentials:
             pair = f"{access.username}:{access.password}".encode()
             return f"Basic {base64.b64encode(pair).decode()}"
         return None
-
-
-def tls_context(access: ApiAccess) -> ssl.SSLContext:
-    """The TLS settings of an access, or OperatorError; blocks on the file system."""
-    context = client_context(access.authorities, access.own)
-    if access.is_unverified:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 async def run(program: Program, cluster: dict[str, Any] | None) -> bytes:

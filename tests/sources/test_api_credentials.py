@@ -80,7 +80,7 @@ async def test_certificates_are_read_again(
     contexts = [credentials.context]
     problems = [credentials.problem]
     key_file = Path(key)
-    for content in (OTHER_KEY, OTHER_KEY, authority.issue("me").key_pem):
+    for content in (OTHER_KEY, OTHER_KEY):
         key_file.write_bytes(content)  # noqa: ASYNC240 - in a moment
         await credentials.refresh()
         contexts.append(credentials.context)
@@ -88,9 +88,9 @@ async def test_certificates_are_read_again(
     authority.issue("me").write(tmp_path, "me")
     await credentials.refresh()
 
-    assert [contexts[0]] * 4 == contexts
+    assert [contexts[0]] * 3 == contexts
     assert credentials.context is not contexts[0]
-    assert [False, True, True, True] == [problem is not None for problem in problems]
+    assert [False, True, True] == [problem is not None for problem in problems]
     assert credentials.problem is None
     assert 1 == caplog.text.count("changed, but not taken")
     assert "kubernetes" == credentials.server_name
@@ -235,6 +235,23 @@ async def test_is_run_when_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [True] * 4 == [contexts[at] is contexts[at + 1] for at in (0, 2, 4, 6)]
     assert 4 == len({id(context) for context in contexts})
     assert credentials.problem is None
+
+
+async def test_unusable_certificate_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails the request, and the program is run again for the next one."""
+    pair = {"clientCertificateData": ME.cert_pem.decode(), "clientKeyData": OTHER_KEY.decode()}
+    outputs = [said(**pair), said(token=TOKEN)]
+
+    async def run_it(*_: object) -> bytes:
+        return outputs.pop(0)
+
+    monkeypatch.setattr(api_credentials, "run", run_it)
+    access = ApiAccess(server=SERVER, program=Program(api_version=VERSION, command="x"))
+    credentials = ApiCredentials(access)
+    with pytest.raises(OperatorError, match="are no certificate and its key"):
+        await credentials.refresh()
+
+    assert f"Bearer {TOKEN}" == await credentials.refresh()
 
 
 LONG_TOKEN = b"0123456789abcdef"
