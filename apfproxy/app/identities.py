@@ -281,7 +281,7 @@ class Identities:
 
     def _add_issuer(self, section: str, jwt: JwtSettings) -> None:
         from apfproxy.authn import json_web_tokens  # noqa: PLC0415
-        from apfproxy.authn.web_keys import FileKeys, WebKeysError  # noqa: PLC0415
+        from apfproxy.authn.web_keys import FileKeys  # noqa: PLC0415
 
         if jwt.ca_file is not None:
             file = TlsFile(f"{section}.caFile", jwt.ca_file)
@@ -293,7 +293,7 @@ class Identities:
         try:
             keys = json_web_tokens.keys_of(jwt)
             self._issuers.append(json_web_tokens.JsonWebTokens(jwt, keys))
-        except WebKeysError as error:
+        except ValueError as error:
             self._problems.append(f"{section}: {error}")
             return
         if isinstance(keys, FileKeys) and jwt.keys_file is not None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apfproxy.authn.credentials import Verdict
+from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import read_named
 from apfproxy.http.credential_fields import BasicError, user_and_password
 from apfproxy.objects.field_errors import counted
@@ -52,10 +53,6 @@ IS_DIGEST = Verdict(
 """Another one, which no look at the file can tell: a token may have the form of a hash."""
 
 
-class SecretFileError(ValueError):
-    """The file cannot be used; the operator's fault.  Says file and line, and no token."""
-
-
 class SecretFile:
     """Verdicts on the secrets of a file, by digests of them; none before `load`.
 
@@ -71,11 +68,11 @@ class SecretFile:
         self._verdicts: dict[bytes, Verdict] = {}
 
     def load(self) -> None:
-        """Read the file, or raise SecretFileError and keep the secrets as they were."""
-        self.take(read_named(self._path, MAX_FILE_BYTES, SecretFileError))
+        """Read the file, or raise OperatorError and keep the secrets as they were."""
+        self.take(read_named(self._path, MAX_FILE_BYTES, OperatorError))
 
     def take(self, data: bytes) -> None:
-        """Replace the secrets by those of a content, or raise SecretFileError and keep them."""
+        """Replace the secrets by those of a content, or raise OperatorError and keep them."""
         verdicts: dict[bytes, Verdict] = {}
         lines: dict[bytes, int] = {}
         for line, fields in _records(data, str(self._path)):
@@ -83,7 +80,7 @@ class SecretFile:
             text, user = _user_of(fields, where, self._column)
             digest = self._digest_in_file(text, where)
             if digest in lines:
-                raise SecretFileError(f"{where}: the {self._what} of line {lines[digest]} again")
+                raise OperatorError(f"{where}: the {self._what} of line {lines[digest]} again")
             lines[digest] = line
             verdicts[digest] = Verdict(user, FOREVER_S)
         self._verdicts = verdicts
@@ -123,30 +120,30 @@ class StaticTokens(SecretFile):
 def _user_of(fields: list[str], where: str, column: str) -> tuple[str, User]:
     if len(fields) not in {3, 4}:
         hint = "; comments are not possible" if fields[0].startswith("#") else ""
-        raise SecretFileError(
+        raise OperatorError(
             f"{where}: {counted(len(fields), 'column')} instead of 3 or 4, which are "
             f'{column},user,uid,"group1,group2"{hint}'
         )
     text, name, uid, *rest = fields
     if not text:
-        raise SecretFileError(f"{where}: the {column} is empty")
+        raise OperatorError(f"{where}: the {column} is empty")
     if not name:
-        raise SecretFileError(f"{where}: the user is empty")
+        raise OperatorError(f"{where}: the user is empty")
     # An empty column is one empty group, as in kube-apiserver.
     groups = tuple(rest[0].split(",")) if rest else ()
     return text, User(name, groups, uid)
 
 
 def _records(data: bytes, path: str) -> Iterator[tuple[int, list[str]]]:
-    """The records, each with the number of its first line, or SecretFileError."""
+    """The records, each with the number of its first line, or OperatorError."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         # The cause has the data in it.
-        raise SecretFileError(f"{path}:{line}: not UTF-8") from None
+        raise OperatorError(f"{path}:{line}: not UTF-8") from None
     if text.startswith("\ufeff"):
-        raise SecretFileError(f"{path}:1: begins with a byte order mark; save it without")
+        raise OperatorError(f"{path}:1: begins with a byte order mark; save it without")
     text = text.replace("\r\n", "\n").removesuffix("\r")
     position, line = 0, 1
     while position < len(text):
@@ -172,7 +169,7 @@ def _read_record(text: str, position: int, where: str) -> tuple[list[str], int]:
         if ending in {"\n", ""}:
             return fields, position + 1
         if ending != ",":
-            raise SecretFileError(
+            raise OperatorError(
                 f"{where}: a quote inside a field, or none at the end of one; quote whole fields"
             )
         position += 1
@@ -189,13 +186,13 @@ class ApiKeys(SecretFile):
 
     def _digest_in_file(self, text: str, where: str) -> bytes:
         if DIGEST.fullmatch(text) is None:
-            raise SecretFileError(
+            raise OperatorError(
                 f"{where}: the first column is not the SHA-256 of a key in 64 hexadecimal"
                 " digits; make one with: printf %s KEY | sha256sum"
             )
         digest = bytes.fromhex(text)
         if digest == OF_NOTHING:
-            raise SecretFileError(
+            raise OperatorError(
                 f"{where}: this is the SHA-256 of nothing, perhaps of a variable that was not set"
             )
         return digest

@@ -19,7 +19,6 @@ import base64
 import hashlib
 import logging
 import re
-import ssl
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +43,7 @@ from apfproxy.authn.upstream_api import JSON_HEAD, bounded_body, new_session
 from apfproxy.base.files import read_named
 from apfproxy.base.strict_json import StrictJsonError, read_object
 from apfproxy.base.tasks import spawn
+from apfproxy.base.tls_files import Pem, client_context
 from apfproxy.settings.contradictions import url_problem
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ class RemoteKeys(KeySource):
 
     Args:
         issuer: Whose discovery is asked if `jwks_url` is None.
-        ca_file: PEM of the CAs of the server, or WebKeysError; the system's if None.
+        ca_file: PEM of the CAs of the server, or OperatorError; the system's if None.
     """
 
     def __init__(
@@ -292,7 +292,7 @@ class RemoteKeys(KeySource):
             raise WebKeysError(f"{jwks_url or issuer}: {problem}")
         if ca_file is not None:
             # It is read again for each fetch; a bad one is told now.
-            _tls_context(ca_file)
+            client_context(Pem(path=ca_file), None)
 
     def current(self) -> KeySet:
         """The keys known now; old ones are fetched again meanwhile."""
@@ -332,7 +332,7 @@ class RemoteKeys(KeySource):
                 self._keys = await self._fetched_keys()
         except TimeoutError:
             self._fail(f"no answer within {TIMEOUT_S:g} s")
-        except (WebKeysError, aiohttp.ClientError, OSError, ValueError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             self._fail(str(error) or type(error).__name__)
         except Exception:
             self._fail("an error of the proxy itself, see its log")
@@ -350,7 +350,8 @@ class RemoteKeys(KeySource):
 
     async def _fetched_keys(self) -> KeySet:
         # Reading the system's CAs takes tens of milliseconds.
-        context = await asyncio.to_thread(_tls_context, self._ca_file)
+        authorities = None if self._ca_file is None else Pem(path=self._ca_file)
+        context = await asyncio.to_thread(client_context, authorities, None)
         async with new_session(ssl=context, headers=JSON_HEAD) as session:
             url = self._jwks_url or await self._discovered_url(session)
             return _parse_jwks(await _get(session, url), url)
@@ -368,15 +369,6 @@ class RemoteKeys(KeySource):
         if problem:
             raise WebKeysError(f"{where}: jwks_uri: {problem}")
         return str(url)
-
-
-def _tls_context(ca_file: str | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except ssl.SSLError as error:
-        raise WebKeysError(f"{ca_file}: no PEM of certificates") from error
-    except OSError as error:
-        raise WebKeysError(f"{ca_file}: {error.strerror or error}") from error
 
 
 async def _get(session: aiohttp.ClientSession, url: str) -> bytes:

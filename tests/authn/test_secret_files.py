@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from apfproxy.authn import secret_files
 from apfproxy.authn.credentials import Verdict
-from apfproxy.authn.secret_files import ApiKeys, BasicKeys, SecretFileError, StaticTokens
+from apfproxy.authn.secret_files import ApiKeys, BasicKeys, StaticTokens
+from apfproxy.base.errors import OperatorError
 from apfproxy.request.attributes import ANONYMOUS, User
 from tests.authn.scripted_api import ADDRESS
 from tests.support.credentials import sha256
@@ -73,7 +74,7 @@ async def test_unknown_token(token: str) -> None:
 )
 def test_bad_file(data: bytes, problem: str) -> None:
     tokens = taken(b"old,j,7\n")
-    with pytest.raises(SecretFileError) as error:
+    with pytest.raises(OperatorError) as error:
         tokens.take(data)
 
     assert str(error.value).startswith("tokens.csv:")
@@ -101,7 +102,7 @@ def test_no_token_is_kept() -> None:
 def test_any_file(data: bytes) -> None:
     try:
         taken(data)
-    except SecretFileError as error:
+    except OperatorError as error:
         assert str(error).startswith("tokens.csv:")  # noqa: PT017 - most data raise nothing
 
 
@@ -204,7 +205,7 @@ def test_basic_with_a_key_that_only_the_server_knows() -> None:
 )
 def test_refuses_a_file(text: str, message: str) -> None:
     keys = keys_of(FILE)
-    with pytest.raises(SecretFileError, match=message) as raised:
+    with pytest.raises(OperatorError, match=message) as raised:
         keys.take(text.encode())
 
     assert "s3cret" not in str(raised.value)
@@ -223,9 +224,9 @@ def test_reads_its_file_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     keys.load()
     assert keys.check("k1").user is None
     monkeypatch.setattr(secret_files, "MAX_FILE_BYTES", 10)
-    with pytest.raises(SecretFileError, match="larger than 10 bytes"):
+    with pytest.raises(OperatorError, match="larger than 10 bytes"):
         keys.load()
     file.unlink()
-    with pytest.raises(SecretFileError, match="cannot be read"):
+    with pytest.raises(OperatorError, match="cannot be read"):
         keys.load()
     assert User("carol", ()) == keys.check("k9").user

@@ -33,6 +33,7 @@ from apfproxy.authn.web_keys import (
     kubernetes_kid,
     parse_keys,
 )
+from apfproxy.base.errors import OperatorError
 from apfproxy.settings import JwtSettings
 from apfproxy.settings.contradictions import url_problem
 from loadtest.certificates import Authority
@@ -513,10 +514,10 @@ def test_refuses_at_once(tmp_path: Path) -> None:
     with pytest.raises(WebKeysError, match=r"http://x\.example: not https"):
         RemoteKeys("http://x.example")
     path = tmp_path / "ca.pem"
-    with pytest.raises(WebKeysError, match=r"ca\.pem: No such file"):
+    with pytest.raises(OperatorError, match=r"ca\.pem: cannot be read: No such file"):
         RemoteKeys("https://x.example", ca_file=str(path))
     path.write_text("hello")
-    with pytest.raises(WebKeysError, match=r"ca\.pem: no PEM of certificates"):
+    with pytest.raises(OperatorError, match=r"ca\.pem: is no PEM of certificates"):
         RemoteKeys("https://x.example", ca_file=str(path))
 
 
