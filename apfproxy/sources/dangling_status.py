@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -19,7 +20,7 @@ from apfproxy.base.tasks import Backoff
 from apfproxy.objects.field_errors import one_line
 from apfproxy.objects.go_text import rfc3339
 from apfproxy.objects.types import GROUP, Object, due_condition
-from apfproxy.sources.kubernetes_api import FORBIDDEN, NOT_FOUND, KubernetesApiError
+from apfproxy.sources.kubernetes_api import KubernetesApiError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,9 +35,7 @@ CONTESTED_S = 60.0  # between two writes of one condition to one schema
 # May concern one schema alone, and keep no other from being written.
 OF_ONE = {400, 403, 409, 413, 422}
 
-HINTS = {
-    FORBIDDEN: "; give the proxy's user the cluster role of config/kubernetes/rbac/status.yaml"
-}
+FORBIDDEN_HINT = "; give the proxy's user the cluster role of config/kubernetes/rbac/status.yaml"
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +78,8 @@ class DanglingStatus:
             try:
                 await self._write_due()
             except KubernetesApiError as error:
-                problem = f"status of FlowSchemas: {error}{HINTS.get(error.status, '')}"
+                hint = FORBIDDEN_HINT if error.status == HTTPStatus.FORBIDDEN else ""
+                problem = f"status of FlowSchemas: {error}{hint}"
                 least_s = error.retry_after_s
                 if self.problem is None:
                     logger.warning("%s: %s", self._api.server, problem)
@@ -141,7 +141,7 @@ class DanglingStatus:
         try:
             await self._api.apply(path, {"fieldManager": MANAGER, "force": "true"}, obj)
         except KubernetesApiError as error:
-            if error.status != NOT_FOUND:
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise
             return  # it has gone meanwhile
         logger.info("FlowSchema %s: Dangling is %s", one_line(name), condition["status"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -52,16 +53,8 @@ PATIENCE_S = 1.0  # for a head where another server could be asked; longer after
 MOST_ASKED = 4  # servers for one question, before the caller is told
 SILENCE_S = 150.0  # a watch that is silent for so long is dead: bookmarks come every minute
 
-OK = 200
-CREATED = 201
-UNAUTHORIZED = 401
-FORBIDDEN = 403
-NOT_FOUND = 404
-CONFLICT = 409
-GONE = 410
-SERVER_ERROR = 500  # and above: another server may do better
 # Another server may do better, too: one that starts refuses all until its roles are loaded.
-TURNED = frozenset({UNAUTHORIZED, FORBIDDEN})
+TURNED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
@@ -133,25 +126,28 @@ class KubernetesApi:
 
     async def get(self, path: str, query: Mapping[str, str]) -> Json:
         """Read an object, or a list of them."""
-        async with self._exchange("GET", path, query, LIMITS) as response:
-            return await _body_of(response, MAX_RESPONSE_BYTES)
+        return await self._object("GET", path, query)
 
     async def apply(self, path: str, query: Mapping[str, str], obj: Json) -> Json:
         """Apply fields of an object on the server's side; the whole object."""
-        return await self._write("PATCH", path, query, obj, "application/apply-patch+yaml")
+        return await self._object("PATCH", path, query, obj, "application/apply-patch+yaml")
 
     async def create(self, path: str, obj: Json) -> Json:
-        """Create an object; the whole object."""
-        return await self._write("POST", path, {}, obj, "application/json")
+        return await self._object("POST", path, {}, obj, "application/json")
 
     async def merge(self, path: str, changes: Json) -> Json:
         """Merge changes into an object; the whole object."""
-        return await self._write("PATCH", path, {}, changes, "application/merge-patch+json")
+        return await self._object("PATCH", path, {}, changes, "application/merge-patch+json")
 
-    async def _write(
-        self, method: str, path: str, query: Mapping[str, str], obj: Json, content_type: str
+    async def _object(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        obj: Json | None = None,
+        content_type: str | None = None,
     ) -> Json:
-        body = msgspec.json.encode(obj)
+        body = None if obj is None else msgspec.json.encode(obj)
         async with self._exchange(method, path, query, LIMITS, body, content_type) as response:
             return await _body_of(response, MAX_RESPONSE_BYTES)
 
@@ -229,8 +225,8 @@ class KubernetesApi:
                 server, left = self.server, left - 1
                 response = await self._ask(method, where, head, body, is_last=left <= 0)
             async with response:
-                if response.status not in {OK, CREATED}:
-                    if response.status == UNAUTHORIZED:
+                if response.status not in {HTTPStatus.OK, HTTPStatus.CREATED}:
+                    if response.status == HTTPStatus.UNAUTHORIZED:
                         self.credentials.refused()
                     raise await _refusal(response)
                 yield response
@@ -289,7 +285,7 @@ class KubernetesApi:
                     self._patience_s = min(2 * self._patience_s, LONGEST_S)
                 raise
             return None
-        if response.status >= SERVER_ERROR or response.status in TURNED:
+        if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status in TURNED:
             self._failed(server)
             if is_repeatable and not is_last:
                 response.close()

@@ -8,14 +8,12 @@ not, another record was written, and the write is tried again.
 from __future__ import annotations
 
 import secrets
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from apfproxy.fleet.record import MAX_RECORD_BYTES
 from apfproxy.fleet.store import Stored, StoreError, Swapped
 from apfproxy.sources.kubernetes_api import (
-    CONFLICT,
-    FORBIDDEN,
-    NOT_FOUND,
     KubernetesApiError,
 )
 
@@ -87,7 +85,7 @@ class KubernetesStore:
         try:
             found = await self._api.get(self._path, {})
         except KubernetesApiError as error:
-            if error.status != NOT_FOUND:
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise self._failed(error) from None
             self._seen = Seen(Stored(None, ""), "")
             return self._seen
@@ -110,13 +108,15 @@ class KubernetesStore:
             )
         except KubernetesApiError as error:
             # Not found: it was deleted, so it is created next.
-            if error.status == CONFLICT or (error.status == NOT_FOUND and there.resource_version):
+            if error.status == HTTPStatus.CONFLICT or (
+                error.status == HTTPStatus.NOT_FOUND and there.resource_version
+            ):
                 return None
             raise self._failed(error) from None
 
     def _failed(self, error: KubernetesApiError) -> StoreError:
         advice = ""
-        if error.status == FORBIDDEN:
+        if error.status == HTTPStatus.FORBIDDEN:
             advice = "; config/kubernetes/rbac/fleet.yaml has the rights that are needed"
         return StoreError(
             f"{self._what}: the Kubernetes API: {error}{advice}", pause_s=error.retry_after_s

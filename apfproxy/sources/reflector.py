@@ -24,16 +24,13 @@ import random
 import time
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from apfproxy.base.faults import Part, report
 from apfproxy.base.tasks import Backoff
 from apfproxy.objects.reading import with_type
 from apfproxy.sources.kubernetes_api import (
-    FORBIDDEN,
-    GONE,
-    NOT_FOUND,
-    UNAUTHORIZED,
     Json,
     KubernetesApiError,
     message_of,
@@ -81,11 +78,11 @@ class Resource:
 
     def hint(self, status: int) -> str:
         """The advice about a refusal."""
-        if status == UNAUTHORIZED:
+        if status == HTTPStatus.UNAUTHORIZED:
             return "; see to the token or certificate that the proxy shows"
-        if status == NOT_FOUND:
+        if status == HTTPStatus.NOT_FOUND:
             return f"; it has to serve {self.group}/{' or '.join(self.versions)}"
-        return f"; give the proxy's user {self.right}" if status == FORBIDDEN else ""
+        return f"; give the proxy's user {self.right}" if status == HTTPStatus.FORBIDDEN else ""
 
 
 class Reflector:
@@ -152,7 +149,8 @@ class Reflector:
                 await self._sleep(self._backoff.next_s(least_s))
 
     def _failed(self, error: KubernetesApiError) -> None:
-        is_expired = error.status == GONE and self._at is not None  # else even a list is refused
+        # Without a version even a list is refused.
+        is_expired = error.status == HTTPStatus.GONE and self._at is not None
         self._at = None
         if is_expired:
             logger.debug("%s: %s; listing them again", self._resource.plural, error)
@@ -177,7 +175,7 @@ class Reflector:
                 objects, at = await self._listed()
                 break
             except KubernetesApiError as error:
-                if error.status != NOT_FOUND or version == versions[-1]:
+                if error.status != HTTPStatus.NOT_FOUND or version == versions[-1]:
                     raise
         self._at = at
         self.objects = objects
@@ -189,7 +187,7 @@ class Reflector:
         try:
             return await self._listed_in_chunks({**self._chosen, "limit": str(CHUNK)})
         except KubernetesApiError as error:
-            if error.status != GONE:
+            if error.status != HTTPStatus.GONE:
                 raise
         return await self._listed_in_chunks(self._chosen)
 
