@@ -18,7 +18,6 @@ import pytest
 from msgspec import structs
 
 from apfproxy.app import process as process_module
-from apfproxy.base.clock import LoopClock
 from apfproxy.settings import (
     FRONT_PROXY,
     IMPERSONATE,
@@ -32,11 +31,18 @@ from tests.conformance.hostile.play import Play
 from tests.conformance.hostile.site import OWN_TOKEN, SCHEMA_NUMBERS, Site
 from tests.end_to_end.http2_peer import HTTP2
 from tests.end_to_end.peer import begin
-from tests.end_to_end.scene import OK, REJECTING, Setup, on_uvloop, over_both_protocols, running
+from tests.end_to_end.scene import (
+    OK,
+    REJECTING,
+    MovedClock,
+    Setup,
+    on_uvloop,
+    over_both_protocols,
+    running,
+)
 from tests.support.clocks import until
 
 if TYPE_CHECKING:
-    import asyncio
     from pathlib import Path
 
     from tests.conformance.hostile.script import Case
@@ -306,19 +312,6 @@ async def test_hh_16(mode: str, end: str, site: Site) -> None:
 
         assert 401 == (await client.read_answer()).status
         assert (["token-with-crlf-group"], []) == (reviewer.reviews, reviewer.requests)
-
-
-class MovedClock(LoopClock):
-    __slots__ = ("_ahead_ns",)
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop)
-        system_ns = self.now_ns
-        self._ahead_ns = 0
-        self.now_ns = lambda: system_ns() + self._ahead_ns
-
-    def move(self, seconds: float) -> None:
-        self._ahead_ns += round(seconds * 1e9)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -1,14 +1,12 @@
-"""A real Prometheus that scrapes proxies as its operator would have it, and promtool's clock.
+"""Series of proxies for promtool, and a real Prometheus that scrapes them as its operator has it.
 
-The series of a proxy are what that Prometheus has scraped.  `promtool` runs the rules on them by
-its own clock, in which a scrape is a minute after the one before: what was scraped last goes on for
-as long as an alert waits.
+`promtool` runs the rules on series by its own clock, in which a page is a minute after the one
+before: what was on the last one goes on for as long as an alert waits.
 """
 
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import re
 import subprocess
@@ -18,6 +16,7 @@ import urllib.parse
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.config.expressions import CONFIG, alerting_rules, metrics_in
 from tests.config.pods import with_monitoring
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 Labels = tuple[tuple[str, str], ...]
 Series = dict[Labels, float]
-"""Holds what a scrape has brought, by all labels and `__name__`."""
+"""Values by all labels and `__name__`."""
 
 RULES = CONFIG / "prometheus" / "prometheusrule.yaml"
 READ = {name for rule in alerting_rules() for name in metrics_in(rule["expr"])}
@@ -42,44 +41,40 @@ COUNTERS = ("_total", "_bucket")
 FIRING = 'max by (alertname) (ALERTS{alertstate="firing"})'
 LOOK_EVERY_S = 0.1
 SCRAPED_EVERY = "500ms"
+NEVER = {"value": (0, "0")}
+
+
+def series_of(page: str, **labels: str) -> Series:
+    """The samples of a page of metrics with the labels of its target, as if it were time 0 now."""
+    found: Series = {(("__name__", "up"), *sorted(labels.items())): 1.0}
+    now = time.time()
+    for family in text_string_to_metric_families(page):
+        for each in family.samples:
+            key = {**labels, **each.labels, "__name__": each.name}
+            is_time = each.name.endswith("_timestamp_seconds")
+            found[tuple(sorted(key.items()))] = each.value - now if is_time else each.value
+    return found
 
 
 class Prometheus:
     def __init__(self, port: int) -> None:
         self._port = port
 
-    def query(self, expression: str, **parameters: float) -> list[dict[str, Any]]:
-        asked = urllib.parse.urlencode({"query": expression, **parameters})
-        found: list[dict[str, Any]] = self._data(f"query?{asked}")["result"]
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The result of an expression of PromQL."""
+        asked = urllib.parse.urlencode({"query": expression})
+        status, body = ask(self._port, f"/api/v1/query?{asked}")
+        assert status == 200, body
+        found: list[dict[str, Any]] = json.loads(body)["data"]["result"]
         return found
 
-    def scraped(self, port: int, metric: str) -> Series:
-        """The series of an admin listener, by a scrape from now on that has brought a metric.
-
-        Times are as if it had been at 0.
-        """
-        instance, begin = f'instance="127.0.0.1:{port}"', time.time()
-        at_s = 0.0
-        while at_s < begin:
-            found_at = self.query(f"timestamp({metric}{{{instance}}})")
-            at_s = max((float(each["value"][1]) for each in found_at), default=0.0)
+    def wait_for_scrape(self) -> None:
+        """Wait until every target has been scraped, from now on."""
+        begin = time.time()
+        while not all(
+            float(each["value"][1]) > begin for each in self.query("timestamp(up)") or [NEVER]
+        ):
             threading.Event().wait(LOOK_EVERY_S)
-        found: Series = {}
-        for each in self.query(f"{{{instance}}}", time=at_s):
-            name, value = each["metric"]["__name__"], float(each["value"][1])
-            is_time = name.endswith("_timestamp_seconds")
-            found[tuple(sorted(each["metric"].items()))] = value - at_s if is_time else value
-        return found
-
-    def alerts(self) -> list[dict[str, Any]]:
-        return [each for each in self._data("alerts")["alerts"] if each["state"] == "firing"]
-
-    def _data(self, target: str) -> Any:  # noqa: ANN401 - any JSON
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self._port)) as client:
-            client.request("GET", f"/api/v1/{target}")
-            answer = json.load(client.getresponse())
-        assert answer["status"] == "success", answer
-        return answer["data"]
 
 
 def operators_scrapes(folder: Path, ports: Sequence[int]) -> dict[str, Any]:
@@ -116,15 +111,9 @@ def operators_scrapes(folder: Path, ports: Sequence[int]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def prometheus(folder: Path, ports: Sequence[int]) -> Iterator[Prometheus]:
-    """Run one of these admin listeners; alerts fire once their expressions have results."""
-    rules = yaml.safe_load(RULES.read_text())["spec"]
-    for rule in (rule for group in rules["groups"] for rule in group["rules"]):
-        del rule["for"]
-    (folder / "rules.yaml").write_text(yaml.safe_dump(rules))
+    """Run one that scrapes these admin listeners."""
     (folder / "monitored").mkdir()
     settings = {
-        "global": {"evaluation_interval": SCRAPED_EVERY},
-        "rule_files": ["rules.yaml"],
         "scrape_configs": [operators_scrapes(folder / "monitored", ports)],
     }
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(settings))

@@ -14,6 +14,7 @@ import uvloop
 from msgspec import structs
 
 from apfproxy.app.process import ProxyProcess
+from apfproxy.base.clock import LoopClock
 from apfproxy.objects.decode import bootstrap_objects, decode_documents, mandatory_objects
 from apfproxy.settings import (
     ENFORCE,
@@ -255,6 +256,21 @@ class Hold:
     async def end(self, answer: bytes = OK) -> Message:
         await self.arrival.peer.send(answer)
         return await self.client.read_answer()
+
+
+class MovedClock(LoopClock):
+    """The process's clock, which a test puts forward."""
+
+    __slots__ = ("_ahead_ns",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        system_ns = self.now_ns
+        self._ahead_ns = 0
+        self.now_ns = lambda: system_ns() + self._ahead_ns
+
+    def move(self, seconds: float) -> None:
+        self._ahead_ns += round(seconds * 1e9)
 
 
 TURNS = 3

@@ -87,6 +87,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
     """Answers every GET in the same way."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or the body waits for the acknowledgement of the head
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -123,16 +124,15 @@ def started_upstream() -> Iterator[str]:
 def ask(port: int, target: str, *, head: str = "") -> tuple[int, str]:
     """GET something on a connection of its own: the status, 0 for none, and the body."""
     request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{head}\r\n"
-    data = b""
     with (
-        contextlib.suppress(ConnectionError),
+        contextlib.suppress(ConnectionError, http.client.HTTPException),
         socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S) as connection,
     ):
         connection.sendall(request.encode())
-        while piece := connection.recv(65536):
-            data += piece
-    answer_head, _, body = data.partition(b"\r\n\r\n")
-    return (int(answer_head.split()[1]) if answer_head else 0), body.decode()
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        return response.status, response.read().decode()
+    return 0, ""
 
 
 def answered(connection: socket.socket) -> int:

@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from apfproxy.app import process as process_module
 from apfproxy.proxy import server as server_module
 from apfproxy.settings import Address
 from loadtest.certificates import DAY, Authority
@@ -28,13 +30,12 @@ from tests.end_to_end.programs import free_port, installed
 from tests.end_to_end.prometheus import (
     Expected,
     Labels,
-    Prometheus,
     Series,
     minutes,
-    prometheus,
     promtool,
+    series_of,
 )
-from tests.end_to_end.scene import NARROW, Setup, on_uvloop, running
+from tests.end_to_end.scene import GET, NARROW, OK, MovedClock, Setup, on_uvloop, running
 from tests.end_to_end.served import (
     WITHIN_S,
     Answer,
@@ -46,6 +47,7 @@ from tests.end_to_end.served import (
     command,
     connections,
 )
+from tests.support.clocks import until
 from tests.support.credentials import unsigned
 
 if TYPE_CHECKING:
@@ -74,8 +76,8 @@ WRONG_ADDITION = NARROW.replace(
 )
 LOOK_EVERY_S = 0.1
 LATE_S = 6.0
-"""For a request that has to wait longer than five seconds, which is a bound of a histogram."""
-REQUESTS, SCRAPES = 100, 6
+"""More than five seconds, which is a bound of a histogram."""
+REQUESTS, PAGES = 40, 4
 BAD = b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer bad\r\n\r\n"
 FLOOD = PREFACE + settings_frame() + ping() * 10_000
 
@@ -88,8 +90,6 @@ class Behind(Answer):
     def do_GET(self) -> None:  # noqa: N802 - its name there
         if self.path == "/hold":
             self.released.wait(WITHIN_S)
-        elif self.path == "/late":
-            self.released.wait(LATE_S)
         elif self.path == "/bad":
             self.send_error(500)
             return
@@ -123,16 +123,17 @@ def behind(released: threading.Event | None = None) -> Iterator[str]:
 
 @dataclass
 class Stage:
-    """Where a proxy is brought to a state; its first scrape is from before."""
+    """Where a proxy is brought to a state; its first page is from before."""
 
     folder: Path
-    admin: int
-    prometheus: Prometheus
     stack: contextlib.ExitStack
-    scrapes: list[Series] = field(default_factory=list)
+    admin: int = field(default_factory=free_port)
+    pages: list[Series] = field(default_factory=list)
 
-    def mark(self, of: str = "apfproxy_build_info") -> None:
-        self.scrapes.append(self.prometheus.scraped(self.admin, of))
+    def mark(self) -> None:
+        """Take the series of now."""
+        page = self.page()
+        self.pages.append(series_of(page, instance=f"127.0.0.1:{self.admin}", job="apfproxy"))
 
     def behind(self, released: threading.Event | None = None) -> str:
         return self.stack.enter_context(behind(released))
@@ -170,7 +171,9 @@ class Stage:
         return ask(self.admin, "/metrics")[1]
 
     def until(self, *patterns: str) -> None:
-        while not all(re.search(f"(?m)^{each}", self.page()) for each in patterns):
+        end = time.monotonic() + WITHIN_S
+        while not all(re.search(f"(?m)^{each}", page := self.page()) for each in patterns):
+            assert time.monotonic() < end, page
             threading.Event().wait(LOOK_EVERY_S)
 
     def until_other(self, name: str, before: str) -> None:
@@ -205,15 +208,6 @@ def raises(*alerts: str, before: tuple[str, ...] = ()) -> Callable[[Function], F
     return register
 
 
-@raises("Down")
-def killed(stage: Stage) -> None:
-    served, _ = stage.serve(stage.behind())
-    stage.mark()
-    served.process.kill()
-    served.process.wait()
-    stage.mark("up")
-
-
 @raises("RequestsRejected", "SeatsExhausted", "ExemptLevelGrows", before=("SeatsExhausted",))
 def rejecting(stage: Stage) -> None:
     flow_control = {"serverConcurrencyLimit": 2, "objects": [stage.objects("a.yaml", NARROW)]}
@@ -235,14 +229,26 @@ def rejecting(stage: Stage) -> None:
 
 @raises("WaitsLong")
 def waiting(stage: Stage) -> None:
-    flow_control = {"serverConcurrencyLimit": 1, "objects": [stage.objects("a.yaml", NARROW)]}
-    _, port = stage.serve(stage.behind(), flowControl=flow_control)
-    assert ask(port, "/")[0] == 200
-    stage.mark()
-    with connections(port, 1, HOLD.replace(b"/hold", b"/late")) as [first]:
-        stage.until(r'apiserver_flowcontrol_current_executing_requests\{.*"narrow"\} 1')
-        assert ask(port, "/")[0] == answered(first) == 200
-    stage.mark()
+    @on_uvloop
+    async def wait() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(process_module, "LoopClock", MovedClock)
+            setup = Setup(NARROW, seats=1, admin=Address(host="127.0.0.1", port=stage.admin))
+            async with running(setup) as scene:
+                clock = scene.process.clock
+                assert isinstance(clock, MovedClock)
+                await scene.exchange(GET)
+                await asyncio.to_thread(stage.mark)
+                hold = await scene.take_seat()
+                waiting = await scene.ask(GET)
+                await until(lambda: scene.level().queue_set.requests_waiting)
+                clock.move(LATE_S)
+                await hold.end()
+                await (await scene.upstream.next_request()).peer.send(OK)
+                await waiting.read_answer()
+                await asyncio.to_thread(stage.mark)
+
+    wait()
 
 
 @raises(
@@ -313,7 +319,7 @@ def redis(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
 
 
 def member(stage: Stage, store: str, admin: int, seats: int) -> tuple[Served, int]:
-    fleet = {"store": store, "member": str(admin), "refreshInterval": "300ms", "lease": "3s"}
+    fleet = {"store": store, "member": str(admin), "refreshInterval": "200ms", "lease": "2s"}
     flow_control = {"serverConcurrencyLimit": seats}
     return stage.serve(stage.behind(), admin=admin, fleet=fleet, flowControl=flow_control)
 
@@ -356,7 +362,7 @@ def without_workers(stage: Stage) -> None:
     stage.until(
         r'apfproxy_workers\{state="serving"\} 0', "apfproxy_worker_restarts_total ([3-9]|1\\d)"
     )
-    stage.mark("apfproxy_workers")
+    stage.mark()
 
 
 @raises("ConnectionsRefused", "DescriptorsRunOut")
@@ -367,7 +373,7 @@ def crowded(stage: Stage) -> None:
     stage.hold(stage.admin, 8, b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
     stage.until(
         r'apfproxy_connections_refused_total\{reason="connections"\} [1-9]',
-        r"process_open_fds (59|6\d)",
+        r"process_open_fds (5[89]|6\d)",
     )
     stage.mark()
 
@@ -450,28 +456,13 @@ def token_statuses(port: int, *tokens: str) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def admins() -> dict[str, int]:
-    return {name: free_port() for name in ["healthy", *(each.id for each in STATES)]}
-
-
-@pytest.fixture(scope="module")
-def scraping(
-    admins: dict[str, int], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Prometheus]:
-    with prometheus(tmp_path_factory.mktemp("prometheus"), list(admins.values())) as running_one:
-        yield running_one
-
-
-@pytest.fixture(scope="module")
-def healthy(
-    admins: dict[str, int], scraping: Prometheus, tmp_path_factory: pytest.TempPathFactory
-) -> list[Series]:
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> list[Series]:
     folder, authority = tmp_path_factory.mktemp("healthy"), Authority("site")
     (folder / "tokens.csv").write_text("good,alice,1\n")
     context = ssl.create_default_context(cadata=authority.pem.decode())
     good = b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer good\r\n\r\n"
     with contextlib.ExitStack() as stack:
-        stage = Stage(folder, admins["healthy"], scraping, stack)
+        stage = Stage(folder, stack)
         _, port = stage.serve(
             {"endpoints": [{"url": stage.behind()} for _ in range(2)]},
             downstream={"tls": stage.tls(authority, IN_A_YEAR)},
@@ -479,7 +470,7 @@ def healthy(
             flowControl={"serverConcurrencyLimit": 20},
             accessLog={"path": "access.log"},
         )
-        for _ in range(SCRAPES):
+        for _ in range(PAGES):
             with contextlib.closing(handshake(port, context)) as client:
                 for request, status in ((good, 200),) * REQUESTS + ((BAD, 401),):
                     client.sendall(request)
@@ -487,7 +478,7 @@ def healthy(
             with pytest.raises(ssl.SSLCertVerificationError):
                 handshake(port, ssl.create_default_context())
             stage.mark()
-    return stage.scrapes
+    return stage.pages
 
 
 def test_busy_and_healthy(healthy: list[Series], tmp_path: Path) -> None:
@@ -516,28 +507,33 @@ def test_state(
     bring_about: Function,
     alerts: frozenset[str],
     before: frozenset[str],
-    admins: dict[str, int],
-    scraping: Prometheus,
     healthy: list[Series],
     tmp_path: Path,
 ) -> None:
     """Its alerts fire, whatever the job's name, once they have waited; no other one does."""
-    admin = admins[bring_about.__name__]
-    fired: dict[str, dict[str, Any]] = {}
     with contextlib.ExitStack() as stack:
-        stage = Stage(tmp_path, admin, scraping, stack)
+        stage = Stage(tmp_path, stack)
         bring_about(stage)
-        while not alerts <= fired.keys():
-            found = scraping.alerts()
-            fired |= {each["labels"]["alertname"]: each for each in found if is_of(admin, each)}
-    for name in alerts:
-        alert = fired[name]
-        assert alert["labels"]["job"] == "apfproxy"
-        assert "<error" not in str(alert["annotations"])
+    judge(stage.pages, alerts, before, healthy, tmp_path)
 
+
+def test_killed(healthy: list[Series], tmp_path: Path) -> None:
+    before = {relabelled(key, instance="127.0.0.1:1"): value for key, value in healthy[0].items()}
+    down = {key: 0.0 for key in before if ("__name__", "up") in key}
+
+    judge([before, down], frozenset({"ApfproxyDown"}), frozenset(), healthy, tmp_path)
+
+
+def judge(
+    pages: list[Series],
+    alerts: frozenset[str],
+    before: frozenset[str],
+    healthy: list[Series],
+    folder: Path,
+) -> None:
     last = max(WAITS[each] for each in alerts)
     step = 15 if last > LONG else 1
-    first = QUIET if len(stage.scrapes) > 1 else 0
+    first = QUIET if len(pages) > 1 else 0
     expected = [Expected(first + last + WINDOW, alerts)]
     if first:
         expected.append(Expected(first - step, before))
@@ -547,35 +543,25 @@ def test_state(
         if WAITS[each] > step
     ]
     renamed = [
-        {relabelled(key, job="another"): value for key, value in series.items()}
-        for series in stage.scrapes
+        {relabelled(key, job="another"): value for key, value in series.items()} for series in pages
     ]
-    promtool(tmp_path, {"healthy": healthy, "other": renamed}, first, expected, step=step)
+    promtool(folder, {"healthy": healthy, "other": renamed}, first, expected, step=step)
 
 
 def relabelled(key: Labels, **labels: str) -> Labels:
     return tuple(sorted((dict(key) | labels).items()))
 
 
-def is_of(admin: int, alert: dict[str, Any]) -> bool:
-    return str(alert["labels"].get("instance", admin)).endswith(str(admin))
-
-
 def test_absent(tmp_path: Path) -> None:
     """A Prometheus without a proxy says so, as no series of a proxy is there."""
-    with prometheus(tmp_path, []) as idle:
-        while not idle.alerts():
-            pass
-        fired = [each["labels"]["alertname"] for each in idle.alerts()]
-    expected = [Expected(minute, frozenset()) for minute in (1, WAITS["ApfproxyAbsent"] - 1)]
-    later = Expected(WAITS["ApfproxyAbsent"] + 1, frozenset({"ApfproxyAbsent"}))
+    minute = WAITS["ApfproxyAbsent"]
+    expected = [Expected(each, frozenset()) for each in (1, minute - 1)]
 
-    assert fired == ["ApfproxyAbsent"]
-    promtool(tmp_path, {}, 0, [*expected, later])
+    promtool(tmp_path, {}, 0, [*expected, Expected(minute + 1, frozenset({"ApfproxyAbsent"}))])
 
 
 def test_every_alert_has_its_state() -> None:
-    """Each alert of the file is raised by a state above, or is that of no proxy at all."""
-    raised = {"ApfproxyAbsent"}.union(*(each.values[1] for each in STATES))
+    """Each alert of the file is raised by a state above, or has a test of its own."""
+    raised = {"ApfproxyAbsent", "ApfproxyDown"}.union(*(each.values[1] for each in STATES))
 
     assert raised == WAITS.keys()

@@ -47,7 +47,7 @@ def test_panels(tmp_path: Path) -> None:
     admins = [free_port(), free_port()]
     with contextlib.ExitStack() as stack:
         scraping = stack.enter_context(prometheus(tmp_path / "prometheus", admins))
-        stage = Stage(tmp_path, admins[0], scraping, stack)
+        stage = Stage(tmp_path, stack, admins[0])
         stage.serve(
             stage.behind(),
             admin=admins[1],
@@ -73,7 +73,7 @@ def test_panels(tmp_path: Path) -> None:
         stage.hold(port, 10)
         stage.until(r"apiserver_flowcontrol_rejected_requests_total\{.* [1-9]")
         for _ in range(2):
-            stage.mark()
+            scraping.wait_for_scrape()
         empty = [title for each, title in expressions().items() if not scraping.query(each)]
         endpoints = scraping.query("apfproxy_endpoint_up")
 
