@@ -4,35 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from dataclasses import replace
 from http.client import HTTPResponse
-from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from apfproxy.cli import admin_client
 from apfproxy.cli.admin_client import TIMEOUT_S, fetch, tls_remedy, whole
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.parameters import AdminAddress, parse_admin
 from apfproxy.settings import Address
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-async def ask(answer: Callable[[], web.Response], target: str = "/a?b=c") -> object:
-    async def handle(request: web.Request) -> web.Response:
-        assert (request.path_qs, request.headers["Accept"]) == (target, "application/json")
-        return answer()
-
-    application = web.Application()
-    application.router.add_get("/{path:.*}", handle)
-    async with TestServer(application) as server:
-        address = AdminAddress(host="127.0.0.1", port=server.port or 0)
-        return await asyncio.to_thread(fetch, address, target)
-
+from tests.cli.fake_admin import listening
 
 OF_A = "/clusters/a/debug/limits"
 
@@ -50,8 +33,9 @@ OF_A = "/clusters/a/debug/limits"
 )
 async def test_errors(target: str, status: int, text: str, message: str) -> None:
     """An answer that is none is told in one line, with nothing that could move a cursor."""
-    with pytest.raises(CommandError) as caught:
-        await ask(lambda: web.Response(status=status, text=text), target)
+    async with listening(status, text.encode(), target) as address:
+        with pytest.raises(CommandError) as caught:
+            await asyncio.to_thread(fetch, address, target)
 
     assert message in caught.value.message
     assert caught.value.message.isprintable()
@@ -104,15 +88,13 @@ def test_bodies_that_do_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "tls"])
-async def test_nobody_there(is_tls: bool) -> None:
-    async with TestServer(web.Application()) as server:
-        port = server.port or 0
-    address = AdminAddress(host="127.0.0.1", port=port, is_tls=is_tls)
+async def test_no_listener(is_tls: bool) -> None:
+    async with listening(200, b"", "/") as gone:
+        address = replace(gone, is_tls=is_tls)
     with pytest.raises(CommandError) as caught:
         await asyncio.to_thread(fetch, address, "/")
 
-    start = f"no proxy answers at {'https' if is_tls else 'http'}://127.0.0.1:{port}: "
-    assert caught.value.message.startswith(start)
+    assert caught.value.message.startswith(f"no proxy answers at {address.url}: ")
 
 
 @pytest.mark.parametrize(

@@ -213,8 +213,3 @@ def test_settings_in_place_of_objects(capsys: pytest.CaptureFixture[str]) -> Non
     for text in ("a: 1\n", "[1]\n", "downstream: {}\n---\nb: 1\n", "- [", "kind: x\n"):
         Path("f.yaml").write_text(text)
         assert 1 == main(["check", "f.yaml"])
-
-
-def test_both(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 2 == check(GOOD, "f.yaml")
-    assert "either --settings FILE or PATH" in capsys.readouterr().err

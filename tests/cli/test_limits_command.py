@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from apfproxy.cli.limits_command import fleet_table, own_line, table
 from apfproxy.cli.main import main
 from apfproxy.cli.offline import offline_controller
 from apfproxy.fleet.view import FleetView
 from apfproxy.flowcontrol.level_summary import LevelsSummary, summarize_levels
+from tests.cli.fake_admin import listening
 from tests.fleet.views import fleet, member
 from tests.support.objects import level_yaml
 
@@ -60,17 +59,9 @@ def test_some_levels(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 async def ask(answer: object, *arguments: str) -> int:
-    """The exit code of the command, with the admin listener of a proxy that answers so."""
-
-    async def handle(_: web.Request) -> web.Response:
-        return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
-
-    application = web.Application()
-    for page in ("limits", "fleet"):
-        application.router.add_get(f"/debug/{page}", handle)
-    async with TestServer(application) as server:
-        url = f"http://127.0.0.1:{server.port}"
-        return await asyncio.to_thread(main, ["limits", "--admin", url, *arguments])
+    target = "/debug/fleet" if "--fleet" in arguments else "/debug/limits"
+    async with listening(200, msgspec.json.encode(answer), target) as address:
+        return await asyncio.to_thread(main, ["limits", "--admin", address.url, *arguments])
 
 
 async def test_online(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

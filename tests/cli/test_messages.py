@@ -39,6 +39,7 @@ check | Missing argument 'PATH...' (see
 check --ignore x . | 'x' is no id of a finding
 check --ignore APF001 . | APF001 cannot be ignored
 check --fail-on never . | 'never' is not one of
+check --settings /dev/null . | give either --settings FILE or PATH...: one at a time
 demo --seconds nan | Invalid value for '--seconds': expected a number from 1 to 600
 explain | say the request once
 explain list pods --path /a | say the request once

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import json
 import os
 import pty
 import signal
@@ -13,16 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 from rich.console import Console
 
 from apfproxy.cli import top as top_module
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
-from apfproxy.cli.parameters import AdminAddress
 from apfproxy.cli.top import renew, run
 from apfproxy.cli.top_tables import PATH, View, readable
+from tests.cli.fake_admin import listening
 from tests.cli.top_states import flow, level, state
 
 if TYPE_CHECKING:
@@ -144,21 +143,10 @@ async def test_looks_again() -> None:
     released.set()
 
 
-@contextlib.asynccontextmanager
-async def proxy(answer: Callable[[], web.Response]) -> AsyncIterator[AdminAddress]:
-    async def live(_: web.Request) -> web.Response:
-        return answer()
-
-    application = web.Application()
-    application.router.add_get("/debug/live", live)
-    async with TestServer(application) as server:
-        yield AdminAddress(host="127.0.0.1", port=server.port or 0)
-
-
 async def test_renewed() -> None:
     """A proxy that is away is said to be, and is seen again when it is back."""
     seen = view()
-    async with proxy(lambda: web.json_response(state(level("other")))) as address:
+    async with listening(200, json.dumps(state(level("other"))).encode(), PATH) as address:
         seen.url = address.url
         await asyncio.to_thread(renew, seen, address, PATH)
         assert (["other"], None) == ([each["name"] for each in seen.state["levels"]], seen.problem)
@@ -168,7 +156,7 @@ async def test_renewed() -> None:
 
 
 async def top_of(answer: object, *arguments: str) -> int:
-    async with proxy(lambda: web.json_response(answer)) as address:
+    async with listening(200, json.dumps(answer).encode(), PATH) as address:
         return await asyncio.to_thread(main, ["top", "--admin", address.url, *arguments])
 
 
