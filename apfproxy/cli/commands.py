@@ -27,7 +27,7 @@ from apfproxy.objects.field_errors import closest
 from apfproxy.proxy.http2 import available
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 PREFIX = "APFPROXY"
 OUTPUT_ERRORS = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -129,23 +129,19 @@ def cli(context: click.Context) -> None:
         context.exit(USAGE)
 
 
-def variable_of(command: str, option: click.Option) -> str:
-    flag = max(option.opts, key=len).lstrip("-")
-    return f"{PREFIX}_{command}_{flag}".upper().replace("-", "_")
-
-
 def give_variables(command: click.Command, name: str) -> None:
     """Let each flag of a command be a variable, too, and its help say so; once."""
     options = [each for each in command.params if isinstance(each, click.Option)]
     if not options or options[0].envvar is not None:
         return
     for option in options:
-        option.envvar = variable_of(name, option)
+        flag = max(option.opts, key=len).lstrip("-")
+        option.envvar = f"{PREFIX}_{name}_{flag}".upper().replace("-", "_")
     if (callback := command.callback) is not None:
 
         @functools.wraps(callback)
         def called(*arguments: Any, **values: Any) -> Any:  # noqa: ANN401 - as click has it
-            for line in unknown_variables(command, name, os.environ):
+            for line in unknown_variables(command, name):
                 click.echo(f"apfproxy {name}: {line}", err=True)
             return callback(*arguments, **values)
 
@@ -155,16 +151,14 @@ def give_variables(command: click.Command, name: str) -> None:
     command.epilog = f"{command.epilog or ''}\n\n{text}"
 
 
-def unknown_variables(
-    command: click.Command, name: str, environment: Iterable[str]
-) -> Iterator[str]:
+def unknown_variables(command: click.Command, name: str) -> Iterator[str]:
     """A line for each variable that looks like a flag of the command, and is none.
 
     It is no error: in Kubernetes a Service adds variables of its name.
     """
     known = {each.envvar for each in command.params if isinstance(each.envvar, str)}
     prefix = f"{PREFIX}_{name}_".upper().replace("-", "_")
-    for variable in sorted(environment):
+    for variable in sorted(os.environ):
         of_command = variable.replace(f"{PREFIX}_", prefix, 1)
         if variable in known or not variable.startswith(f"{PREFIX}_"):
             continue

@@ -25,7 +25,6 @@ from apfproxy.cli.admin_client import fetch, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.kubectl_phrases import (
     IS_NAMESPACED,
-    doubts_about,
     parse_path_request,
     parse_phrase,
 )
@@ -144,7 +143,6 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     cluster: str | None,
     output: str,
     verbose: bool,
-    offline: bool,
     **objects: Any,  # noqa: ANN401 - as click gives them
 ) -> int:
     """Explain how a request is classified, and what happens to it.
@@ -161,7 +159,6 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     proxy is asked: the answer is that of an idle one with the built-in objects and those of
     --objects.
     """
-    del offline  # `is_offline` sees it
     asks_no_proxy = is_offline(*objects, "hash_seed", "path_prefix")
     if groups and user is None:
         raise click.UsageError("--as-group needs --as")
@@ -221,8 +218,9 @@ def request_of(
     if path is not None:
         method, target = parse_path_request(verb or "GET", path)
     else:
-        method, target = parse_phrase(words, namespace=namespace, is_cluster_wide=all_namespaces)
-        notes = doubts_about(words)
+        method, target, notes = parse_phrase(
+            words, namespace=namespace, is_cluster_wide=all_namespaces
+        )
     try:
         return replace(request_of_line(method, target, settings), notes=notes)
     except ValueError as error:

@@ -79,11 +79,12 @@ class PhraseError(click.UsageError):
 
 def parse_phrase(
     words: Sequence[str], *, namespace: str | None = None, is_cluster_wide: bool = False
-) -> tuple[str, bytes]:
-    """The method and target of a request: a verb, a resource or path, and perhaps a name.
+) -> tuple[str, bytes, tuple[str, ...]]:
+    """The method and target of a request, and doubts whether it is meant.
 
-    In no namespace (`is_cluster_wide`) is across all of them, or of a resource that has none.
-    PhraseError if the words name no request.
+    The words are a verb, a resource or path, and perhaps a name.  In no namespace
+    (`is_cluster_wide`) is across all of them, or of a resource that has none.  PhraseError if the
+    words name no request.
     """
     if len(words) < 2:  # noqa: PLR2004 - a verb and a resource
         raise PhraseError("say what is asked for: VERB RESOURCE [NAME], such as list pods -n x")
@@ -93,7 +94,7 @@ def parse_phrase(
     if what.startswith("/"):
         if rest or namespace is not None or is_cluster_wide:
             raise PhraseError(f"a path says everything; leave out what is beside {what!r}")
-        return parse_path_request(verb, what)
+        return (*parse_path_request(verb, what), ())
     if verb not in METHOD_OF_VERB:
         close = closest(verb, METHOD_OF_VERB, likeness=0.6)
         hint = f"; did you mean {close}?" if close else ""
@@ -123,20 +124,12 @@ def parse_phrase(
     if verb == "watch":
         query.append("watch=true")
     target = f"{path}?{'&'.join(query)}" if query else path
-    return METHOD_OF_VERB[verb], target.encode()
-
-
-def doubts_about(words: Sequence[str]) -> tuple[str, ...]:
-    """Warnings about a phrase that names a request: its resource is not built in."""
-    what = words[1]
-    if what.startswith("/"):
-        return ()
-    _, group, resource = _resource_of(what.partition("/")[0])
-    if group or resource in GROUP_OF:
-        return ()
-    close = closest(resource, GROUP_OF, likeness=0.6)
-    hint = f"did you mean {close}?" if close else "one of another group is RESOURCE.GROUP"
-    return (f"no resource of Kubernetes is called {resource}; {hint}",)
+    doubts: tuple[str, ...] = ()
+    if not group and resource not in GROUP_OF:
+        close = closest(resource, GROUP_OF, likeness=0.6)
+        hint = f"did you mean {close}?" if close else "one of another group is RESOURCE.GROUP"
+        doubts = (f"no resource of Kubernetes is called {resource}; {hint}",)
+    return METHOD_OF_VERB[verb], target.encode(), doubts
 
 
 def parse_path_request(verb: str, target: str) -> tuple[str, bytes]:

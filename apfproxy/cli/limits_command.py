@@ -87,7 +87,6 @@ def limits(
     admin: AdminAddress,
     cluster: str | None,
     output: str,
-    offline: bool,
     fleet: bool,
     **objects: Any,  # noqa: ANN401 - as click gives them
 ) -> int:
@@ -106,7 +105,6 @@ def limits(
     limit, the seats that its requests hold, those that they hold and wait for, and when its last
     word was seen.  Any member tells of all.
     """
-    del offline  # `is_offline` sees it
     is_idle = is_offline(*objects)
     where = admin.url if cluster is None else f"{admin.url}, cluster {cluster}"
     found: FleetView | LevelsSummary

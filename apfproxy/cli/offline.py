@@ -54,6 +54,7 @@ def objects_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--offline",
             is_flag=True,
+            expose_value=False,  # for `is_offline`
             help="Ask no proxy, but show what an idle one with the built-in objects, and the"
             " preset's long-running requests, would do.  Implied by flags that say what the proxy"
             " has, such as --objects.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.cli.kubectl_phrases import PhraseError, doubts_about, parse_path_request, parse_phrase
+from apfproxy.cli.kubectl_phrases import PhraseError, parse_path_request, parse_phrase
 from apfproxy.request.attributes import parse_attributes
 
 WORDS = """
@@ -62,7 +62,7 @@ def rows(table: str) -> list[tuple[str, str]]:
     ]
 
 
-def parsed(phrase: str) -> tuple[str, bytes]:
+def parsed(phrase: str) -> tuple[str, bytes, tuple[str, ...]]:
     phrase, flag, namespace = phrase.partition(" -n")
     words = [word for word in phrase.split() if word != "-A"]
     return parse_phrase(
@@ -73,7 +73,7 @@ def parsed(phrase: str) -> tuple[str, bytes]:
 @pytest.mark.parametrize(("phrase", "request_line"), rows(WORDS))
 def test_words(phrase: str, request_line: str) -> None:
     """Words give the request that kubectl would send, and its verb is the one that was said."""
-    method, target = parsed(phrase)
+    method, target, _ = parsed(phrase)
 
     assert f"{method} {target.decode()}" == request_line
     assert phrase.split(maxsplit=1)[0] == parse_attributes(method, target).verb
@@ -106,7 +106,7 @@ def test_doubts(phrase: str, doubt: str) -> None:
     """A resource without a group that Kubernetes does not have is doubted."""
     expected = (f"no resource of Kubernetes {doubt}",) if doubt else ()
 
-    assert expected == doubts_about(phrase.split())
+    assert expected == parsed(phrase)[2]
 
 
 @pytest.mark.parametrize(
