@@ -35,7 +35,7 @@ from opentelemetry.util import re as env_headers
 
 from apfproxy import __version__
 from apfproxy.http.request_fields import HTTP_1_0, HTTP_1_1, HTTP_2
-from apfproxy.proxy.log_lines import MAX_PATH, PARAMETERS, cut
+from apfproxy.proxy.request_log import MAX_PATH, PARAMETERS, cut
 from apfproxy.proxy.request_record import Failure
 from apfproxy.proxy.tracing import MAX_AUDIT_ID, SPAN_BITS, Attempt, made_id, new_id, read_traces
 

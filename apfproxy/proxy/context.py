@@ -16,10 +16,10 @@ from apfproxy.http.grammar import GrpcError, UnheldError
 from apfproxy.http.read_buffer import READ_BYTES
 from apfproxy.proxy import own_responses
 from apfproxy.proxy.client_limits import ClientLimits, Holdings, LimitsInForce
+from apfproxy.proxy.early_seats import SlowReaders
 from apfproxy.proxy.reasons import Audience
 from apfproxy.proxy.request import ClientKinds, MemoryBudget
 from apfproxy.proxy.request_record import Failure, RequestRecord
-from apfproxy.proxy.slow_readers import SlowReaders
 from apfproxy.proxy.tracing import made_audit_lines
 from apfproxy.settings import OBSERVE
 

@@ -26,10 +26,9 @@ from apfproxy.proxy import exchange_state as states
 from apfproxy.proxy import own_responses, reasons
 from apfproxy.proxy.abandoned import AbandonedResponse
 from apfproxy.proxy.client_limits import LARGE_HEAD_BYTES, NEVER_NS
+from apfproxy.proxy.early_seats import BodyFlow, BodyRate, WatchSeats
 from apfproxy.proxy.request_record import Failure, RequestRecord
-from apfproxy.proxy.slow_readers import BodyFlow, BodyRate
 from apfproxy.proxy.tunnel import Tunnel
-from apfproxy.proxy.watch_seats import WatchSeats
 from apfproxy.upstream.counters import UpstreamFailure
 from apfproxy.upstream.pool import PoolWaiter
 from apfproxy.upstream.response_sink import ResponseSink
@@ -947,9 +946,8 @@ class Relay(ResponseSink):
 
     def _on_tunnel_over(self) -> None:
         exchange = self._exchange
-        if (
-            exchange.state is states.TUNNELLING
-        ):  # else its time was over, or its client gone, before
+        # Else its time was over, or its client gone, before.
+        if exchange.state is states.TUNNELLING:
             exchange.finish(self, states.END, "")
 
     @property

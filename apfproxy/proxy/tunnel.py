@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from apfproxy.http.response_head import ResponseHead
     from apfproxy.proxy.client import Client
     from apfproxy.proxy.context import Context
-    from apfproxy.proxy.watch_seats import WatchSeats
+    from apfproxy.proxy.early_seats import WatchSeats
     from apfproxy.upstream.endpoint import UpstreamConnection
 
 

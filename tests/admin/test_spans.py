@@ -24,7 +24,7 @@ from apfproxy.admin.spans import (
     cause,
     spans_of,
 )
-from apfproxy.proxy.log_lines import CUT, MAX_PATH, MAX_TEXT
+from apfproxy.proxy.request_log import CUT, MAX_PATH, MAX_TEXT
 from apfproxy.settings import AudienceSettings, TracingSettings
 from tests.proxy.fakes import CHUNKED_OK, CHUNKED_POST, GET, OK, POST, Bench, FakeTransport, S
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.proxy.proxy_protocol import (
+from apfproxy.proxy.handshake import (
     MAX_LINE_BYTES,
     MAX_REST_BYTES,
     SIGNATURE,

@@ -14,17 +14,20 @@ from apfproxy.flowcontrol.controller import Classification, Controller
 from apfproxy.http.request_fields import HTTP_1_1, RequestFields
 from apfproxy.http.request_head import RequestHead
 from apfproxy.objects.decode import bootstrap_objects
-from apfproxy.proxy.log_lines import (
+from apfproxy.proxy.request import HeaderBlock
+from apfproxy.proxy.request_log import (
     CUT,
     MAX_FLOWS,
     MAX_GROUPS,
     MAX_PATH,
     MAX_TEXT,
+    SECOND_NS,
+    LogBudget,
     LogLines,
+    Omission,
+    RequestLog,
     quoted,
 )
-from apfproxy.proxy.request import HeaderBlock
-from apfproxy.proxy.request_log import SECOND_NS, LogBudget, Omission, RequestLog
 from apfproxy.proxy.request_record import Failure, RequestRecord
 from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.settings import ERRORS, AccessLogSettings

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apfproxy.http.websocket_frames import GOING_AWAY
+from apfproxy.proxy.early_seats import INITIAL_EVENTS_END
 from apfproxy.proxy.server import exchanges
 from apfproxy.proxy.tunnel import Tunnel, TunnelEnd
-from apfproxy.proxy.watch_seats import INITIAL_EVENTS_END
 from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, broken, status
 
 if TYPE_CHECKING:

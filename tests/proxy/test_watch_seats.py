@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.proxy.watch_seats import INITIAL_EVENTS_END, WatchSeats, asks_for_initial_events
+from apfproxy.proxy.early_seats import INITIAL_EVENTS_END, WatchSeats, asks_for_initial_events
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.settings import WatchSettings
 from tests.proxy.fakes import FakeLoop

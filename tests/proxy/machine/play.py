@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from apfproxy.proxy.watch_seats import INITIAL_EVENTS_END
+from apfproxy.proxy.early_seats import INITIAL_EVENTS_END
 from tests.proxy.fakes import Tls
 from tests.proxy.machine.choices import ABANDONED_S, COOPERATE, STOP, Choices
 from tests.proxy.machine.peers import OF_CERTIFICATE
