@@ -60,7 +60,7 @@ PARAMETERS: Final = {
 }
 """Parameters whose values say what a request costs, and no secret; at most so long."""
 
-_NS_PER_S: Final = 1_000_000_000
+SECOND_NS: Final = 1_000_000_000
 _US_PER_S: Final = 1_000_000
 _DIGITS: Final = tuple(f"{number:03d}" for number in range(1000))
 _NOBODY: Final = '"user":null,"groups":null'
@@ -79,7 +79,7 @@ class LogLines:
         self._begin = f'{{"cluster":"{cluster}","time":"' if cluster else '{"time":"'
         self._clock = clock
         self._on_error = on_error
-        self._second_ns = -_NS_PER_S
+        self._second_ns = -SECOND_NS
         self._second_text = ""
         self._statuses = tuple(_text_of_status(status, status) for status in range(1000))
         self._classes: dict[Classification | None, str] = {}
@@ -149,7 +149,7 @@ class LogLines:
                 waited = _AT_ONCE
             else:
                 wait_ns = (sent_ns or ended_ns) - asked_ns
-                wait = f"{wait_ns / _NS_PER_S:.6f}" if wait_ns else "0"
+                wait = f"{wait_ns / SECOND_NS:.6f}" if wait_ns else "0"
                 waited = f'{seats},"waitSeconds":{wait},"executionSeconds":'
             took_us = (ended_ns - sent_ns) // 1000 if sent_ns else 0
             took_s = "0"
@@ -194,7 +194,7 @@ class LogLines:
     def _find_second(self, now_ns: int) -> None:
         # Once a second this looks at the wall clock, which may have been set.
         offset_ns = time.time_ns() - self._clock.now_ns()
-        second, ns = divmod(now_ns + offset_ns, _NS_PER_S)
+        second, ns = divmod(now_ns + offset_ns, SECOND_NS)
         self._second_ns = now_ns - ns
         self._second_text = self._begin + time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
 
@@ -323,7 +323,7 @@ class LogBudget:
         self._corrected = corrections
         elapsed_ns = now_ns - self._looked_ns
         # What is less than a byte is not lost.
-        brought, rest = divmod(per_second * elapsed_ns, _NS_PER_S)
+        brought, rest = divmod(per_second * elapsed_ns, SECOND_NS)
         self._looked_ns = now_ns - rest // per_second
         self._left_bytes = min(self._left_bytes + brought, per_second)
         return self._left_bytes > 0
@@ -396,7 +396,7 @@ class RequestLog:
         if per_second is None:
             return True
         if record.ended_ns >= self._until_ns:
-            self._until_ns = record.ended_ns + _NS_PER_S
+            self._until_ns = record.ended_ns + SECOND_NS
             self._logged.clear()
         key = alone = (record.reason, "", "", "")
         if (found := record.classification) is not None:
@@ -451,7 +451,7 @@ class RequestLog:
 
     def _say_soon(self) -> None:
         if self._saying is None:
-            self._saying = self._clock.call_at(self._clock.now_ns() + _NS_PER_S, self._on_saying)
+            self._saying = self._clock.call_at(self._clock.now_ns() + SECOND_NS, self._on_saying)
 
     def _on_saying(self) -> None:
         self._saying = None
