@@ -9,6 +9,7 @@ import os
 import socket
 import ssl
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -22,7 +23,7 @@ from apfproxy.proxy import handshake as handshake_module
 from apfproxy.proxy.counters import Refusal
 from apfproxy.settings import AuthenticationSettings, DownstreamTlsSettings, LimitSettings
 from loadtest.certificates import Authority
-from tests.end_to_end.peer import WAIT_S, begin
+from tests.end_to_end.peer import WAIT_S
 from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running
 from tests.end_to_end.secure_peer import SecurePeer, client_context
 from tests.support.clocks import until
@@ -49,22 +50,20 @@ class Site:
         context.maximum_version = maximum
         return context
 
-    async def connect(
-        self, context: ssl.SSLContext | None = None
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(
-            "127.0.0.1", self.scene.process.port, ssl=context or self.trusting()
+            "127.0.0.1", self.scene.process.port, ssl=self.trusting()
         )
 
     async def plain(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.scene.process.port)
 
+    async def until_open(self, count: int) -> None:
+        await until(lambda: self.counters.listener.connections_open == count)
+
     def failures(self) -> dict[str, int]:
-        return {
-            reason.value: number
-            for reason, number in self.counters.listener.handshake_failures.items()
-            if number
-        }
+        found = self.counters.listener.handshake_failures
+        return {reason.value: number for reason, number in found.items() if number}
 
 
 @contextlib.asynccontextmanager
@@ -97,20 +96,14 @@ async def tls_site(
 def reconnect(
     site: Site, context: ssl.SSLContext, session: ssl.SSLSession | None
 ) -> ssl.SSLSession | None:
+    address = "127.0.0.1", site.scene.process.port or 0
     with (
-        socket.create_connection(("127.0.0.1", site.scene.process.port or 0), WAIT_S) as plain,
+        socket.create_connection(address, WAIT_S) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as client,
     ):
         client.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
         assert client.recv(1)
         return client.session
-
-
-async def answer_of(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    async with asyncio.timeout(WAIT_S):
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-        return int(head.split(b" ")[1]), await reader.readexactly(length)
 
 
 async def end_of(reader: asyncio.StreamReader) -> bytes:
@@ -127,19 +120,18 @@ async def close(writer: asyncio.StreamWriter) -> None:
 @on_uvloop
 async def test_handshakes_that_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with tls_site(tmp_path) as site:
-        for sent in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"\xff" * 99):
+        for sent, is_end in (
+            *((b"GET / HTTP/1.1\r\n\r\n", False), (b"\x16\x03\x01\xff\xff" + b"\xff" * 99, False)),
+            *((b"", True), (b"\x16\x03\x01\x00\xc8", True)),
+        ):
             _, writer = await site.plain()
             writer.write(sent)
+            if is_end:
+                await site.until_open(1)
+                writer.write_eof()
             await until(lambda: not site.scene.process.server.connection_count)
             await close(writer)
-        await until(lambda: site.failures() == {"protocol": 2})
-        for sent in (b"", b"\x16\x03\x01\x00\xc8"):
-            _, writer = await site.plain()
-            writer.write(sent)
-            await until(lambda: site.counters.listener.connections_open)
-            writer.write_eof()
-            await until(lambda: not site.counters.listener.connections_open)
-            await close(writer)
+        await site.until_open(0)
 
         assert {"protocol": 2, "closed": 2} == site.failures()
     assert [] == caplog.messages
@@ -152,28 +144,27 @@ async def test_handshake_that_stalls_is_cut(
     async with tls_site(tmp_path, handshake_timeout_s=0.05) as site:
         reader, writer = await site.plain()
         writer.write(b"\x16\x03\x01\x00\xc8")
-        await until(lambda: site.counters.listener.connections_open)
+        await site.until_open(1)
         assert b"" == await end_of(reader)
 
         assert {"timeout": 1} == site.failures()
-        await until(lambda: not site.counters.listener.connections_open)
+        await site.until_open(0)
         await close(writer)
     assert [] == caplog.messages
 
 
 @on_uvloop
 async def test_handshakes_count_towards_the_limit(tmp_path: Path) -> None:
-    setup = Setup()
-    downstream = structs.replace(setup.downstream, limits=LimitSettings(max_connections=1))
-    async with tls_site(tmp_path, replace(setup, downstream=downstream)) as site:
+    setup = Setup().with_downstream(limits=LimitSettings(max_connections=1))
+    async with tls_site(tmp_path, setup) as site:
         _, first = await site.plain()
-        await until(lambda: site.counters.listener.connections_open)
+        await site.until_open(1)
         with pytest.raises(ConnectionError):
             await site.connect()
 
         assert 1 == site.counters.listener.connections_refused[Refusal.CONNECTIONS]
         await close(first)
-        await until(lambda: not site.counters.listener.connections_open)
+        await site.until_open(0)
         _, third = await site.connect()
         await close(third)
 
@@ -182,7 +173,7 @@ async def test_handshakes_count_towards_the_limit(tmp_path: Path) -> None:
 async def test_stop_ends_handshakes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with tls_site(tmp_path) as site:
         clients = [await site.plain() for _ in range(3)]
-        await until(lambda: len(clients) == site.counters.listener.connections_open)
+        await site.until_open(3)
         await site.scene.process.server.stop()
 
         assert 0 == site.scene.process.server.connection_count
@@ -203,9 +194,7 @@ async def test_drain_waits_for_handshakes(tmp_path: Path) -> None:
         reader, writer = await connecting
         writer.write(GET)
         await (await site.scene.upstream.next_request()).peer.send(OK)
-
-        assert (200, b"ok") == await answer_of(reader)
-        assert b"" == await end_of(reader)
+        assert (await end_of(reader)).endswith(b"\r\n\r\nok")
         await close(writer)
         async with asyncio.timeout(WAIT_S):
             await draining
@@ -251,29 +240,25 @@ async def test_an_error_while_accepting(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("asks_for_certificate", [False, True])
-def test_sessions(tmp_path: Path, version: ssl.TLSVersion, *, asks_for_certificate: bool) -> None:
-    @on_uvloop
-    async def run() -> None:
-        async with tls_site(tmp_path, requires_certificate=asks_for_certificate) as site:
-            site.scene.upstream.answer_with(lambda arrival: arrival.peer.send(OK))
-            context = site.trusting(version)
-            if asks_for_certificate:
-                own = site.authority.issue("jane").write(tmp_path, "jane")
-                context.load_cert_chain(*own)
-            counted = site.counters.listener.handshakes
-            session = await asyncio.to_thread(reconnect, site, context, None)
-            await asyncio.to_thread(reconnect, site, context, session)
-            before = dict(counted)
-            server_tls = site.scene.process.cluster.identities.server_tls
-            assert server_tls is not None
-            server_tls.load()
-            await asyncio.to_thread(reconnect, site, context, session)
+@on_uvloop
+async def test_sessions(
+    tmp_path: Path, version: ssl.TLSVersion, *, asks_for_certificate: bool
+) -> None:
+    async with tls_site(tmp_path, requires_certificate=asks_for_certificate) as site:
+        site.scene.upstream.answer_with(lambda arrival: arrival.peer.send(OK))
+        context = site.trusting(version)
+        if asks_for_certificate:
+            context.load_cert_chain(*site.authority.issue("jane").write(tmp_path, "jane"))
+        session = await asyncio.to_thread(reconnect, site, context, None)
+        await asyncio.to_thread(reconnect, site, context, session)
+        server_tls = site.scene.process.cluster.identities.server_tls
+        assert server_tls is not None
+        server_tls.load()
+        await asyncio.to_thread(reconnect, site, context, session)
 
-            resumed = 0 if asks_for_certificate else 1
-            assert {Handshake.FULL: 2 - resumed, Handshake.RESUMED: resumed} == before
-            assert {Handshake.FULL: 3 - resumed, Handshake.RESUMED: resumed} == counted
-
-    run()
+        resumed = 0 if asks_for_certificate else 1
+        expected = {Handshake.FULL: 3 - resumed, Handshake.RESUMED: resumed}
+        assert expected == site.counters.listener.handshakes
 
 
 POST = b"POST /a HTTP/1.1\r\nHost: a.test\r\nContent-Length: 3000000\r\n\r\n"
@@ -310,16 +295,7 @@ async def test_queued_request(way: str, *, is_tls: bool, tmp_path: Path) -> None
         assert 1 == scene.process.cluster.counters.client_aborts
 
 
-class FakeLoop:
-    """Has readers by their descriptors."""
-
-    def __init__(self) -> None:
-        self.readers: dict[int, Any] = {}
-        self.add_reader = self.readers.__setitem__
-        self.remove_reader = self.readers.__delitem__
-
-
-class FakeTransport:
+class Client:
     """A transport that is not read, and its other end."""
 
     def __init__(self) -> None:
@@ -335,7 +311,7 @@ class FakeTransport:
 
 @pytest.fixture
 def clients() -> Iterator[tuple[Any, Any]]:
-    both = FakeTransport(), FakeTransport()
+    both = Client(), Client()
     yield both
     for client in both:
         client.socket.close()
@@ -344,7 +320,8 @@ def clients() -> Iterator[tuple[Any, Any]]:
 
 @pytest.mark.parametrize("has_another", [True, False], ids=["has-another-by-now", "is-closed"])
 def test_a_descriptor(clients: tuple[Any, Any], *, has_another: bool) -> None:
-    loop = FakeLoop()
+    readers: dict[int, Any] = {}
+    loop = SimpleNamespace(add_reader=readers.__setitem__, remove_reader=readers.__delitem__)
     disconnects = Disconnects(cast("asyncio.AbstractEventLoop", loop))
     old, new = clients
     disconnects.watch(old, old.on_disconnect)
@@ -361,9 +338,9 @@ def test_a_descriptor(clients: tuple[Any, Any], *, has_another: bool) -> None:
     if has_another:
         disconnects.forget(old)
     new.other.close()
-    for callback in list(loop.readers.values()):
+    for callback in list(readers.values()):
         callback()
 
     assert (0, 1) == (old.disconnects, new.disconnects)
     disconnects.close()
-    assert {} == loop.readers
+    assert {} == readers
