@@ -55,36 +55,30 @@ class Followed:
         if not self._script:
             raise Stop
 
-    @property
-    def hosts(self) -> list[list[str]]:
-        return [[each.address.host for each in endpoints] for endpoints in self.told]
-
     async def run(self) -> Followed:
         with pytest.raises(Stop):
             await self.endpoints.run()
         return self
 
 
-async def test_each_address_is_an_endpoint_with_the_certificate_of_the_name() -> None:
-    followed = await Followed(["10.0.0.2", "2001:db8::1", "10.0.0.1"]).run()
+async def test_other_addresses_are_told_but_not_another_order() -> None:
+    """Each is an endpoint that has to have the certificate of the name."""
+    followed = await Followed(
+        ["10.0.0.2", "2001:db8::1", "10.0.0.1"],
+        ["10.0.0.1", "10.0.0.2", "2001:db8::1"],
+        ["10.0.0.3"],
+    ).run()
 
     assert [
         tuple(
             EndpointAddress(
                 address=Address(host=host, port=6443, is_tls=True), server_name="api.example"
             )
-            for host in ("10.0.0.1", "10.0.0.2", "2001:db8::1")
+            for host in hosts
         )
+        for hosts in (("10.0.0.1", "10.0.0.2", "2001:db8::1"), ("10.0.0.3",))
     ] == followed.told
-    assert ["api.example."] == followed.asked
-
-
-async def test_other_addresses_are_told_but_not_another_order() -> None:
-    followed = await Followed(
-        ["10.0.0.1", "10.0.0.2"], ["10.0.0.2", "10.0.0.1"], ["10.0.0.3"]
-    ).run()
-
-    assert [["10.0.0.1", "10.0.0.2"], ["10.0.0.3"]] == followed.hosts
+    assert ["api.example."] * 3 == followed.asked
     assert pytest.approx([33.0] * 3) == followed.pauses
 
 
@@ -104,24 +98,21 @@ async def test_failure_is_said_once_and_leaves_what_is_known(
     followed = await Followed(["10.0.0.1"], answer, answer, answer, ["10.0.0.1"]).run()
 
     text = f"https://api.example.:6443: {expected}; the last known endpoint (1) stays in use"
-    assert [["10.0.0.1"]] == followed.hosts
+    assert ["10.0.0.1"] == [each.address.host for [each] in followed.told]
     assert [None, text, text, text, None] == followed.problems
     assert pytest.approx([33.0, 1.0, 2.0, 4.0, 33.0]) == followed.pauses
     assert [text, "https://api.example.:6443: is resolved again"] == caplog.messages[-2:]
 
 
-async def test_unknown_name_is_said_and_tells_nothing() -> None:
-    followed = await Followed(UNKNOWN).run()
+async def test_unknown_name_is_said_and_an_error_of_the_program_ends_the_run() -> None:
+    followed = Followed(UNKNOWN, KeyError("x"))
+    with pytest.raises(KeyError):
+        await followed.endpoints.run()
 
     assert [] == followed.told
     assert not followed.endpoints.found.is_known
     why = "cannot be resolved: Name or service not known"
     assert [f"https://api.example.:6443: {why}; no endpoint is known"] == followed.problems
-
-
-async def test_error_of_the_program_ends_the_run() -> None:
-    with pytest.raises(KeyError):
-        await Followed(KeyError("x")).endpoints.run()
 
 
 class Hanging:
@@ -199,10 +190,6 @@ def test_systems_resolver() -> None:
         system_addresses("does-not-exist.invalid")
 
 
-def at(host: str, port: int = 443) -> EndpointAddress:
-    return EndpointAddress(address=Address(host=host, port=port))
-
-
 class Told:
     """Endpoints, and the hosts that were told of them, each time."""
 
@@ -215,33 +202,24 @@ class Told:
     def take(self, endpoints: tuple[EndpointAddress, ...]) -> None:
         self.hosts.append([each.address.host for each in endpoints])
 
-
-async def test_endpoints_come_in_the_order_of_their_numbers_each_once() -> None:
-    told = Told()
-    hosts = ("10.0.0.10", "::2", "fe80::1%eth9", "10.0.0.9", "::1", "10.0.0.9")
-    told.found.put(map(at, hosts))
-
-    assert [["10.0.0.9", "10.0.0.10", "::1", "::2", "fe80::1%eth9"]] == told.hosts
+    def put(self, *hosts: str) -> None:
+        self.found.put(EndpointAddress(address=Address(host=each, port=443)) for each in hosts)
 
 
-async def test_told_of_changes_only() -> None:
-    told = Told()
-    told.found.put([])
-    told.found.put([])
-    told.found.put([at("10.0.0.2"), at("10.0.0.1")])
-    told.found.put([at("10.0.0.1"), at("10.0.0.2")])
-    told.found.put([])
+async def test_changes_are_told_in_the_order_of_numbers() -> None:
+    told, late, kept = Told(), Told(), []
+    for hosts in ((), (), ("10.0.0.2", "10.0.0.1"), ("10.0.0.1", "10.0.0.2"), ("10.0.0.1",), ()):
+        told.put(*hosts)
+        kept.append(told.found.kept)
+    told.put("10.0.0.10", "::2", "fe80::1%eth9", "10.0.0.9", "::1", "10.0.0.9")
+    told.found.tell(late.take)
+    told.put("10.0.0.2")
 
-    assert [[], ["10.0.0.1", "10.0.0.2"], []] == told.hosts
-
-
-async def test_late_listener_is_told_what_is_known() -> None:
-    found, told = FoundEndpoints("it"), Told()
-    found.put([at("10.0.0.1")])
-    found.tell(told.take)
-    found.put([at("10.0.0.2")])
-
-    assert [["10.0.0.1"], ["10.0.0.2"]] == told.hosts
+    last = [["10.0.0.9", "10.0.0.10", "::1", "::2", "fe80::1%eth9"], ["10.0.0.2"]]
+    assert [[], ["10.0.0.1", "10.0.0.2"], ["10.0.0.1"], [], last[0]] == told.hosts
+    assert last == late.hosts
+    none, two = "no endpoint is known", "the last known endpoints (2) stay in use"
+    assert [none, none, two, two, "the last known endpoint (1) stays in use", none] == kept
 
 
 async def test_last_ones_beyond_the_bound_are_left_out(
@@ -249,7 +227,7 @@ async def test_last_ones_beyond_the_bound_are_left_out(
 ) -> None:
     monkeypatch.setattr(found_endpoints, "MAX_ENDPOINTS", 2)
     told = Told()
-    told.found.put([at("10.0.0.3"), at("10.0.0.1"), at("10.0.0.2")])
+    told.put("10.0.0.3", "10.0.0.1", "10.0.0.2")
 
     assert [["10.0.0.1", "10.0.0.2"]] == told.hosts
     assert "it has 3 endpoints; 2 of them are used" in caplog.text
@@ -259,45 +237,24 @@ async def test_log_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     told = Told()
     for number in range(10):
-        told.found.put([at(f"10.0.{number}.{last}") for last in range(10)])
+        told.put(*(f"10.0.{number}.{last}" for last in range(10)))
     told.now_ns += 61_000_000_000
-    told.found.put([at("10.0.0.1")])
+    told.put("10.0.0.1")
 
+    first = ", ".join(f"10.0.0.{last}:443" for last in range(8))
     assert [
-        "it has the endpoints "
-        + ", ".join(f"10.0.0.{last}:443" for last in range(8))
-        + " and 2 more",
+        f"it has the endpoints {first} and 2 more",
         "it has the endpoints 10.0.0.1:443 (9 more since)",
     ] == caplog.messages
 
 
-async def test_text_says_how_many_stay_in_use() -> None:
-    told, texts = Told(), []
-    for hosts in ([], ["10.0.0.1"], ["10.0.0.1", "10.0.0.2"]):
-        told.found.put(map(at, hosts))
-        texts.append(told.found.kept)
-
-    assert [
-        "no endpoint is known",
-        "the last known endpoint (1) stays in use",
-        "the last known endpoints (2) stay in use",
-    ] == texts
-
-
 async def test_wait_ends_with_any_answer_or_when_told_to_stop() -> None:
     answered, given_up, late = Told(), Told(), Told()
-    waits = {}
-
-    async def wait(told: Told, timeout_s: float) -> None:
-        waits[told] = await told.found.wait(timeout_s)
-
-    tasks = [
-        spawn(wait(told, timeout_s), name="waiting")
-        for told, timeout_s in ((answered, 60.0), (given_up, 60.0), (late, 0.0))
-    ]
-    answered.found.put([])
+    waiting = asyncio.gather(
+        *(told.found.wait(limit_s) for told, limit_s in ((answered, 60), (given_up, 60), (late, 0)))
+    )
+    await asyncio.sleep(0)
+    answered.put()
     given_up.found.stop_waiting()
-    for task in tasks:
-        await task
 
-    assert {answered: True, given_up: False, late: False} == waits
+    assert [True, False, False] == await waiting

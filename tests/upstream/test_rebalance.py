@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -31,34 +30,26 @@ class Response:
         self.error: Exception | None = None
         self.failed: Exception | None = None
         self._server = server
+        self.sink = self if is_watch else None
+        self.tunnelled = None if is_watch else self
 
     def end_watch(self) -> None:
         if self.error is not None:
             raise self.error
-        self._server.responses.remove(self)
+        self._server.open.remove(self)
 
     def fail(self, error: Exception) -> None:
         self.failed = error
 
 
 class Server:
-    """An endpoint with watches and tunnels."""
+    """An endpoint with connections to watches and tunnels, which are taken for the connections."""
 
     def __init__(self, watches: int, weight: int = 1, tunnels: int = 0) -> None:
         self.address = EndpointAddress(address=Address(host="h", port=1), weight=weight)
         self.is_well = True
-        self.responses = [Response(self) for _ in range(watches)]
-        self.responses += [Response(self, is_watch=False) for _ in range(tunnels)]
-
-    @property
-    def open(self) -> list[SimpleNamespace]:
-        return [
-            SimpleNamespace(
-                sink=each if each.watching_ns else None,
-                tunnelled=None if each.watching_ns else each,
-            )
-            for each in self.responses
-        ]
+        self.open = [Response(self) for _ in range(watches)]
+        self.open += [Response(self, is_watch=False) for _ in range(tunnels)]
 
 
 class Servers:
@@ -83,7 +74,7 @@ class Servers:
         for _ in range(round(count * 60 / PERIOD_S)):
             self.now_ns += round(PERIOD_S * S)
             self.rebalancing.look()
-        return [len(each.responses) for each in self.endpoints]
+        return [len(each.open) for each in self.endpoints]
 
 
 async def test_share_of_what_is_over_is_ended_in_a_minute() -> None:
@@ -108,29 +99,30 @@ async def test_until_it_is_in_balance() -> None:
     assert max(counts) <= part + max(1.0, 0.1 * part)
 
     assert counts == servers.minutes(60)
-
-
-async def test_at_least_one_is_ended() -> None:
-    servers = Servers(Server(4), Server(0), percent=5)
-    servers.minutes(1)
-
-    assert [3, 0] == servers.minutes(1)
+    few = Servers(Server(4), Server(0), percent=5)
+    few.minutes(1)
+    assert [3, 0] == few.minutes(1)  # one is ended at least
 
 
 @pytest.mark.parametrize(
-    "counts", [(1, 0), (2, 0), (2, 1, 1), (2, 2, 1), (11, 10, 9), (110, 100, 90)]
+    "servers",
+    [
+        *([(count,) for count in counts] for counts in ((1, 0), (2, 0), (2, 1, 1), (2, 2, 1))),
+        *([(11,), (10,), (9,)], [(110,), (100,), (90,)], [(300, 3), (100,)], [(5, 1, 95), (3,)]),
+    ],
+    ids=str,
 )
-async def test_little_more_or_less_ends_nothing(counts: tuple[int, ...]) -> None:
-    servers = Servers(*map(Server, counts))
+async def test_little_more_than_the_part_by_weight_ends_nothing(
+    servers: list[tuple[int, ...]],
+) -> None:
+    """Tunnels do not count."""
+    counts = [sum((each[0], *each[2:])) for each in servers]
 
-    assert list(counts) == servers.minutes(10)
+    assert counts == Servers(*(Server(*each) for each in servers)).minutes(10)
 
 
 async def test_fair_share_is_by_weight() -> None:
-    servers = Servers(Server(300, weight=3), Server(100))
-    assert [300, 100] == servers.minutes(5)
-    servers = Servers(Server(200, weight=1), Server(200, weight=3))
-    few, many = servers.minutes(3)
+    few, many = Servers(Server(200, weight=1), Server(200, weight=3)).minutes(3)
 
     assert (200, True) == (many, few < 110)
 
@@ -147,47 +139,32 @@ async def test_when_nothing_is_ended(case: str) -> None:
         other.is_well = False
     servers.minutes(5)
 
-    assert 100 == len(one.responses)
+    assert 100 == len(one.open)
 
 
-async def test_tunnels_neither_count_nor_end() -> None:
-    one = Server(6, tunnels=94)
-    servers = Servers(one, Server(3))
-    servers.minutes(20)
-
-    assert (94, 5) == (sum(not each.watching_ns for each in one.responses), len(one.responses) - 94)
-
-
-async def test_watches_within_an_event_stay() -> None:
-    servers = Servers(Server(40), Server(0))
-    within = servers.endpoints[0].responses[:30]
-    for answer in within:
-        answer.can_end_watch = False
-    servers.minutes(2)
-
-    assert within == servers.endpoints[0].responses
-
-
-async def test_young_watches_stay() -> None:
-    one = Server(50)
-    one.responses += [Response(one, since_s=OLD_S) for _ in range(50)]
-    young = set(one.responses[50:])
+async def test_watches_that_stay() -> None:
+    """Those within an event, young ones, and tunnels."""
+    one = Server(50, tunnels=3)
+    one.open += [Response(one, since_s=OLD_S) for _ in range(50)]
+    for each in one.open[:10]:
+        each.can_end_watch = False
+    staying = {*one.open[:10], *one.open[50:]}
     servers = Servers(one, Server(0))
     servers.minutes(1.9)
 
-    assert young <= set(one.responses)
-    assert len(one.responses) < 100
+    assert staying <= set(one.open)
+    assert len(one.open) < 103
 
 
 async def test_error_of_the_program_is_of_one_watch_alone() -> None:
     one = Server(100)
-    for answer in one.responses[:50]:
+    for answer in one.open[:50]:
         answer.error = KeyError("a bug")
     servers = Servers(one, Server(0))
     servers.minutes(3)
 
-    assert any(each.failed is each.error is not None for each in one.responses)
-    assert len(one.responses) < 100
+    assert any(each.failed is each.error is not None for each in one.open)
+    assert len(one.open) < 100
 
 
 def watches(bench: Bench) -> list[ResponseSink]:
