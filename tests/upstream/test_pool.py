@@ -100,31 +100,29 @@ def endings(bench: Bench) -> list[str]:
 
 def test_opens_as_many_as_the_line_needs(bench: Bench) -> None:
     assert bench.pool.acquire() is None
-    waiters = stand_in_line(bench, 3)
+    waiters = stand_in_line(bench, 4)
     assert 2 == len(bench.connecting)
     bench.connect()
-    assert [True, False, False] == served(*waiters)
+    assert [True, False, False, False] == served(*waiters)
     bench.connect()
-    assert ([True, True, False], []) == (served(*waiters), list(bench.connecting))
+    assert ([True, True, False, False], []) == (served(*waiters), list(bench.connecting))
     release(bench, waiters[0])
-
-    assert [False, True, True] == served(*waiters)
-    assert (2, 0, 0) == (bench.pool.open_count, bench.pool.idle_count, bench.pool.waiting_count)
-    assert 2 == bench.counters.pool.connections_opened
-
-
-def test_line_gets_what_a_higher_limit_allows(bench: Bench) -> None:
-    waiters = stand_in_line(bench, 3)
+    assert [False, True, True, False] == served(*waiters)
+    assert (2, 0, 1) == (bench.pool.open_count, bench.pool.idle_count, bench.pool.waiting_count)
     address = Address(host="upstream", port=80)
     bench.pool.configure(UpstreamSettings(url=address, max_connections=3), None)
-    for _ in waiters:
-        bench.connect()
+    bench.connect()
 
-    assert [True] * 3 == served(*waiters)
+    assert [False, True, True, True] == served(*waiters)
+    assert 3 == bench.counters.pool.connections_opened
 
 
 def test_connection_used_last_is_given_first(bench: Bench) -> None:
-    first, second = (release(bench, waiter) for waiter in connected(bench, 2))
+    waiters = connected(bench, 2)
+    waiters[0].its.pause_reading()
+    assert [False, True] == [each.reads for each in bench.upstreams]
+    first, second = (release(bench, waiter) for waiter in waiters)
+    assert [True, True] == [each.reads for each in bench.upstreams]
     assert second is bench.pool.acquire()
     bench.pool.release(second, 2 * S)
 
@@ -238,15 +236,6 @@ def test_close_ends_everything(bench: Bench) -> None:
         bench.pool.open_count,
         task.cancelling(),
     )
-
-
-def test_connection_that_was_paused_is_given_open(bench: Bench) -> None:
-    (waiter,) = connected(bench, 1)
-    waiter.its.pause_reading()
-    assert not bench.upstreams[0].reads
-    release(bench, waiter)
-
-    assert bench.upstreams[0].reads
 
 
 def test_renewal_closes_idle_connections_and_busy_ones_once_they_are_released(bench: Bench) -> None:
@@ -460,7 +449,16 @@ async def test_idle_connection_elsewhere_serves_where_none_can_be_made(scene: Sc
 
 
 async def test_failing_endpoints_get_nothing_unless_all_fail(scene: Scene) -> None:
+    """Each is said to fail with each failure beyond those in a row that it may have."""
+    heard: list[Endpoint] = []
+    scene.pool.on_endpoint_failing = heard.append
+    one = scene.endpoint("a")
+    one.max_failures_in_row = 2
     await scene.use(30)
+    one.failures_in_row = 0
+    for _ in range(3):
+        one.fail(UpstreamFailure.ANSWER_TIMEOUT, "no answer")
+    assert [one, one] == heard
     scene.become("a", FAIL)
     assert (0, 2) == ((await scene.use(100))["a"], scene.pool.healthy_count)
     scene.become("a", RECOVER)
@@ -519,17 +517,6 @@ async def test_requests_are_refused_while_there_is_no_endpoint(scene: Scene) -> 
     scene.name("a")
 
     assert {"a": 1} == held(await scene.ask())
-
-
-async def test_failures_in_a_row_are_told(scene: Scene) -> None:
-    heard: list[Endpoint] = []
-    scene.pool.on_endpoint_failing = heard.append
-    one = scene.endpoint("a")
-    one.max_failures_in_row = 2
-    for _ in range(3):
-        one.fail(UpstreamFailure.ANSWER_TIMEOUT, "no answer")
-
-    assert [one, one] == heard
 
 
 # Requests that an endpoint has failed, which avoid it.
@@ -672,23 +659,15 @@ async def test_many_who_wait_ask_an_endpoint_that_refuses_once(scene: Scene) -> 
     scene.down = {"b"}
     waiters = await scene.ask(300)
     await turns()
-
     assert {"": 298, "a": 2} == held(waiters)
     assert scene.asked.count("b") <= 2 * 2
-    for each in waiters:
-        scene.pool.leave(each)
-
-
-async def test_an_endpoint_that_refused_serves_the_line_once_it_is_back(scene: Scene) -> None:
-    scene.cap(1)
-    scene.down = {"b"}
-    await scene.ask()
-    [waiter] = await scene.ask()
     scene.down = set()
     scene.pool.try_again()
     await turns()
 
-    assert "b" == waiter.host
+    assert {"": 296, "a": 2, "b": 2} == held(waiters)
+    for each in waiters:
+        scene.pool.leave(each)
 
 
 async def test_a_connection_to_an_endpoint_that_refused_opens_it_to_upgrades(scene: Scene) -> None:
@@ -732,16 +711,18 @@ async def test_upgrade_that_waits_for_room(scene: Scene) -> None:
     assert first.its is not upgrade.its
 
 
-async def test_who_avoids_an_endpoint_holds_up_nobody(scene: Scene) -> None:
+@pytest.mark.parametrize("how", [{}, {"is_new": True}], ids=["request", "upgrade"])
+async def test_who_avoids_an_endpoint_holds_up_nobody(scene: Scene, how: dict[str, bool]) -> None:
     scene.cap(1)
-    first, _ = await scene.ask(2)
-    [again], [behind] = await scene.ask(avoided=first.its.endpoint), await scene.ask()
+    first, other = await scene.ask(2)
+    [again], [behind] = await scene.ask(avoided=first.its.endpoint), await scene.ask(**how)
     first.its.abort()
     await turns()
 
     assert ("", first.host) == (again.host, behind.host)
     assert (1, 2) == (scene.pool.waiting_count, scene.pool.open_count)
-    scene.pool.leave(again)
+    scene.pool.release(other.its, S)
+    assert other.host == again.host
 
 
 async def test_who_avoids_an_endpoint_waits_for_the_others(scene: Scene) -> None:
@@ -753,17 +734,4 @@ async def test_who_avoids_an_endpoint_waits_for_the_others(scene: Scene) -> None
     assert ("", 2) == (again.host, scene.pool.open_count)
     scene.pool.release(other.its, S)
 
-    assert other.host == again.host
-
-
-async def test_upgrade_behind_one_who_avoids_an_endpoint(scene: Scene) -> None:
-    scene.cap(1)
-    first, other = await scene.ask(2)
-    [again], [upgrade] = await scene.ask(avoided=first.its.endpoint), await scene.ask(is_new=True)
-    first.its.abort()
-    await turns()
-
-    assert ("", first.host) == (again.host, upgrade.host)
-    assert (1, 2) == (scene.pool.waiting_count, scene.pool.open_count)
-    scene.pool.release(other.its, S)
     assert other.host == again.host
