@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from apfproxy.proxy.http2.nghttp2 import Session
 
 EMPTY_SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-PING = b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + b"12345678"
+PING = b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + bytes(8)
 LAST = 2**31 - 1
 
 
@@ -201,38 +201,29 @@ def test_windows_are_open_and_nothing_is_read() -> None:
         bench.assert_at_rest()
 
 
-PINGED = b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + bytes(8)
 PONG = b"\x00\x00\x08\x06\x01\x00\x00\x00\x00" + bytes(8)
 WATCH = b"/api/v1/pods?watch=1"
-
-
-def watching(bench: Bench) -> tuple[Http2Peer, int]:
-    client = Http2Peer(bench)
-    stream = client.ask(WATCH)
-    client.get(CHUNKED_OK)
-    return client, stream
 
 
 @pytest.mark.parametrize("is_leaving", [False, True])
 @pytest.mark.parametrize("is_there", [False, True])
 def test_silent_client(bench: Bench, *, is_leaving: bool, is_there: bool) -> None:
-    client, stream = watching(bench)
+    client = Http2Peer(bench)
+    stream = client.ask(WATCH)
+    client.get(CHUNKED_OK)
     if is_leaving:
         drain(bench)
         bench.wait(3)
         client.take()
     bench.send(client.transport, PONG)  # it is not silent yet
-    bench.wait(60)
-    assert b"" == client.transport.take()
-    bench.wait(60)
-    assert PINGED == client.transport.take()
-    bench.wait(119)
-    assert (b"", "") == (client.transport.take(), client.transport.ended_by)
+    for wait_s, sent in ((60, b""), (60, PING), (119, b"")):
+        bench.wait(wait_s)
+        assert (sent, "") == (client.transport.take(), client.transport.ended_by)
     if is_there:
         bench.send(client.transport, PONG)
         bench.wait(1)
         bench.wait(60)  # of silence
-        assert PINGED == client.transport.take()
+        assert PING == client.transport.take()
         bench.send(client.transport, PONG)
     bench.wait(1)
 
@@ -469,28 +460,29 @@ def test_each_kind_has_an_end(kind: str, flood: Flood) -> None:
         assert frames.nuisances > 100
 
 
-def test_window_updates_for_what_was_sent() -> None:
+@pytest.mark.parametrize(
+    ("sent", "kind", "number"),
+    [("data_sent", "window_updates", 2), ("requests", "resets", 1)],
+)
+def test_frames_for_what_was_sent_or_asked(sent: str, kind: str, number: int) -> None:
     frames = Frames()
     for _ in range(10_000):
-        frames.data_sent += 1
-        frames.add("window_updates", 2)
-        assert frames.judged() is None
-
-
-def test_resets_beside_answers() -> None:
-    frames = Frames()
-    for _ in range(10_000):
-        frames.requests += 2
-        frames.add("resets")
+        setattr(frames, sent, getattr(frames, sent) + 3 - number)
+        frames.add(kind, number)
         assert frames.judged() is None
 
 
 def test_what_was_saved_is_bounded() -> None:
-    frames = Frames(requests=1_000_000)
-    assert frames.judged(86_400 * S) is None
+    frames, others = Frames(requests=1_000_000), Frames(data_sent=1_000_000_000)
+    for each in (frames, others):
+        assert each.judged(86_400 * S) is None
     frames.add("others", 1001)
+    others.add("window_updates", (1 << 20) + 2000)
+    assert others.judged(86_400 * S) is None
+    others.add("window_updates")
 
     assert Flood.CONTROL is frames.judged(86_400 * S)
+    assert Flood.WINDOW_UPDATES is others.judged(86_400 * S)
 
 
 def test_window_updates_that_come_late() -> None:
@@ -503,16 +495,6 @@ def test_window_updates_that_come_late() -> None:
     frames.add("window_updates", 30 * 256 * 8)
     assert frames.judged() is None
     frames.add("window_updates", 2 * 30 + 2001)
-
-    assert Flood.WINDOW_UPDATES is frames.judged()
-
-
-def test_window_updates_that_are_kept_are_bounded() -> None:
-    frames = Frames(data_sent=1_000_000_000)
-    assert frames.judged() is None
-    frames.add("window_updates", (1 << 20) + 2000)
-    assert frames.judged() is None
-    frames.add("window_updates")
 
     assert Flood.WINDOW_UPDATES is frames.judged()
 
