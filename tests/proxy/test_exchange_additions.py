@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
-from apfproxy.flowcontrol.observed_passage import ObservedPassage
-from apfproxy.settings import ENFORCE, OBSERVE, AccessLogSettings
+from apfproxy.settings import AccessLogSettings
 from tests.proxy.fakes import (
     GET,
     LOG,
@@ -21,7 +17,6 @@ from tests.proxy.fakes import (
     Bench,
     FakeTransport,
     body,
-    broken,
     connection_of,
     status,
 )
@@ -149,106 +144,3 @@ def test_long_running_limit(request_: bytes) -> None:
 
         bench.assert_at_rest(third, short)
         assert {} == limits.long_running
-
-
-REFUSING = b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n"
-HURRIED = GET.replace(b" HTTP", b"?timeout=2200ms HTTP")
-"""Waits for 550 ms at most."""
-TICK_S = 0.1
-ADDITIONS = [
-    b"",
-    b'apfproxy.io/long-running-limit: "1"',
-    b'apfproxy.io/request-rate: "2", apfproxy.io/request-burst: "2"',
-]
-
-
-def counts(bench: Bench) -> dict[str, object]:
-    [counters] = [c for c in bench.controller.flow_schema_counters() if c.flow_schema == "queued"]
-    names = [each.name for each in fields(counters) if not each.name.startswith("_")]
-    found = {name: getattr(counters, name) for name in names}
-    found["wait_executed_ns"] = counters.wait_executed_ns
-    found["queue_length_after_enqueue"] = counters.queue_length_after_enqueue
-    del found["dispatched_at_once"]  # not yet sorted into these two
-    return {
-        name: (each.counts, each.sum) if hasattr(each, "counts") else each
-        for name, each in found.items()
-    }
-
-
-def run(
-    arrivals: list[tuple[int, int, bytes]], annotations: bytes, enforcement: str
-) -> tuple[dict[str, object], list[bytes]]:
-    """The counts and statuses that a mix of requests comes to.
-
-    Args:
-        arrivals: Ticks since the one before, for which the upstream works at it, and the request.
-        annotations: Of the FlowSchema.
-        enforcement: Of the proxy.
-
-    Returns:
-        What is counted, and what each client got.
-    """
-    at: dict[int, list[bytes]] = {}
-    now = 0
-    for gap, duration, request in arrivals:
-        now += gap
-        at.setdefault(now, []).append(request.replace(b"Host", b"Duration: %d\r\nHost" % duration))
-    with Bench(idle_upstreams=len(arrivals), enforcement=enforcement) as bench:
-        bench.annotate(annotations)
-        due: dict[int, int] = {}
-        clients = []
-        for tick in range(now + 20 * len(arrivals) + 20):
-            for index in [index for index, end in due.items() if end == tick]:
-                del due[index]
-                bench.send(bench.upstreams[index], OK)
-            clients += [bench.ask(request) for request in at.get(tick, ())]
-            for index, upstream in enumerate(bench.upstreams):
-                sent = upstream.take()
-                if sent:
-                    duration = int(sent.partition(b"Duration: ")[2].partition(b"\r\n")[0])
-                    due[index] = tick + duration
-            bench.wait(TICK_S)
-        bench.assert_at_rest()
-        return counts(bench), [status(client.take()) for client in clients]
-
-
-WAITING_WATCHES = [(0, 5, HURRIED), (0, 3, WATCH), (4, 3, WATCH)]
-
-
-@example([*WAITING_WATCHES, (0, 1, WATCH)], ADDITIONS[1])
-@example([*[(0, 9, HURRIED)] * 4, (0, 9, WATCH), (1, 1, LOG)], ADDITIONS[1])
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 3), st.integers(1, 9), st.sampled_from([HURRIED, WATCH, LOG])),
-        min_size=1,
-        max_size=12,
-    ),
-    st.sampled_from(ADDITIONS),
-)
-def test_agrees_with_enforcement(
-    arrivals: list[tuple[int, int, bytes]], annotations: bytes
-) -> None:
-    enforced, _ = run(arrivals, annotations, ENFORCE)
-    observed, answers = run(arrivals, annotations, OBSERVE)
-
-    assert enforced == observed
-    assert [b"200"] * len(arrivals) == answers
-
-
-@pytest.mark.interpreted
-def test_an_error_of_a_shadow(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Bench(idle_upstreams=5, enforcement=OBSERVE) as bench:
-        clients = [bench.ask(GET), bench.ask(GET)]
-        upstreams = list(bench.upstreams)
-        assert (1, 1, 0) == bench.use()
-        with monkeypatch.context() as patch:
-            patch.setattr(ObservedPassage, "on_seats", broken)
-            for upstream in upstreams:
-                if upstream.take():
-                    bench.send(upstream, OK)
-            bench.wait(1)
-
-        assert [b"200", b"200"] == [status(client.take()) for client in clients]
-        assert [ZeroDivisionError] == [type(error) for error in bench.passage_errors]
-        bench.wait(100)
-        bench.assert_at_rest()

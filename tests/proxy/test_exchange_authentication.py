@@ -343,7 +343,7 @@ def forged(draw: st.DrawFn, names: Sequence[str]) -> bytes:
 @given(data=st.data(), is_tls=st.booleans())
 @pytest.mark.parametrize("assertion", FORGED_NAMES)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_no_spelling_forges_an_identity_or_borrows_the_rights_of_the_proxy(
+def test_no_spelling_forges_an_identity(
     protocol: str, assertion: str, data: st.DataObject, is_tls: bool
 ) -> None:
     lines = data.draw(st.lists(forged(FORGED_NAMES[assertion]), min_size=1, max_size=3))

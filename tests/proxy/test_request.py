@@ -16,7 +16,6 @@ from apfproxy.authn.authenticator import Authentication, Authenticator
 from apfproxy.authn.credentials import UNKNOWN_PEER, Peer
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import HTTP_1_1, SIZED, RequestFields
-from apfproxy.http.request_head import parse_head
 from apfproxy.proxy import request as request_module
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.head_reader import MAX_BLOCK_BYTES, HeadReader
@@ -297,28 +296,6 @@ def test_known_heads(context: Context, head: bytes) -> None:
     for _ in range(3):
         assert cold == outcome(reader, head)
     assert cold == outcome(HeadReader(ClusterRouter(context)), head)
-
-
-@given(data=st.one_of(heads, st.binary(max_size=40)))
-@example(data=b"")
-def test_known_fields_behind_any_line(context: Context, data: bytes) -> None:
-    if b"\r\n\r\n" in data:
-        data = data[: data.index(b"\r\n\r\n") + 2]
-    head = data + b"\r\n" if data.endswith(b"\r\n") else data + b"\r\n\r\n"
-    reader = new_reader(context)
-    cold = outcome(reader, head)
-    assert cold == outcome(reader, head)
-    section = head[head.index(b"\r\n") + 2 :]
-    for _ in range(2):
-        outcome(reader, b"GET / HTTP/1.1\r\n" + section)
-    warm = outcome(reader, head)
-    if isinstance(cold, int) and isinstance(warm, int):
-        # One that breaks two rules may be told of the other one.
-        assert {400, 405, 414, 417, 431} >= {cold, warm}
-        return
-    assert cold == warm
-    kind = context.client_kinds.kind_of("")
-    assert parse_head(head, kind.rules).target in head
 
 
 lengths = st.lists(

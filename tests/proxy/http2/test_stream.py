@@ -111,24 +111,6 @@ def test_client_takes_nothing(bench: Bench) -> None:
     assert (size, True) == (len(client.answers[stream].body), client.answers[stream].is_whole)
 
 
-def test_streams_that_take_nothing_hold_up_no_other() -> None:
-    with Bench(downstream=CLEARTEXT, seats=5, idle_upstreams=5) as bench:
-        client = Http2Peer(bench, acknowledges=False)
-        client.h2.increment_flow_control_window(1 << 20)
-        stuck = [client.ask() for _ in range(4)]
-        for upstream in bench.upstreams[1:]:  # the last ones are taken first
-            bench.send(upstream, SIZED_OK % (1 << 20) + bytes(1 << 20))
-        client.take()
-        assert [65535] * 4 == [len(client.answers[each].body) for each in stuck]
-
-        other = client.ask()
-        client.get()
-        assert (b"ok", True) == (client.answers[other].body, client.answers[other].is_whole)
-        for each in stuck:
-            client.reset(each)
-        bench.assert_at_rest()
-
-
 @pytest.mark.parametrize(
     ("rest", "taken", "is_over"),
     [((1 << 20) - 4, (1 << 20) - 4, False), ((1 << 21) - 4, MAX_LINGER_BYTES, False), (5, 5, True)],
