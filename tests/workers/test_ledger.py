@@ -29,48 +29,28 @@ if TYPE_CHECKING:
 NOTHING = Stored(None, "")
 
 
-class Site:
-    def __init__(self) -> None:
-        self.ledger = Ledger(self._tell)
-        self._links: dict[str, Link] = {}
-        self._workers: list[ParentLink] = []
+@contextlib.contextmanager
+def stores(*keys: str) -> Iterator[tuple[Ledger, list[LedgerStore]]]:
+    """The ledger, and the record of each key, as a worker each has it: w-1, w-2, ..."""
+    links: dict[str, Link] = {}
 
-    def _tell(self, key: str, member: str) -> None:
-        for name, link in self._links.items():
+    def tell(key: str, member: str) -> None:
+        for name, link in links.items():
             if name != member:
                 link.send(Urgent(key))
 
-    def stores(self, signals: Signals, *keys: str) -> list[LedgerStore]:
-        """The record of each key, as a worker each has it: w-1, w-2, ..."""
-        found: list[LedgerStore] = []
+    ledger, found = Ledger(tell), []
+    with Signals() as signals, contextlib.ExitStack() as closing:
         for number, key in enumerate(keys, start=1):
+            name = f"w-{number}"
             ours, theirs = socket.socketpair()
-            handlers: Handlers = {
-                READ: self.ledger.read,
-                SWAP: partial(self.ledger.swap, f"w-{number}"),
-            }
-            self._links[f"w-{number}"] = Link(ours, print, lambda: None, handlers)
+            handlers: Handlers = {READ: ledger.read, SWAP: partial(ledger.swap, name)}
+            links[name] = Link(ours, print, lambda: None, handlers)
             worker = ParentLink(sent_settings(theirs.detach()), signals)
-            self._workers.append(worker)
+            closing.callback(links[name].close)
+            closing.callback(worker.close)
             found.append(worker.open_store(FleetSettings(store=STORE), key))
-        return found
-
-    def close(self) -> None:
-        for worker in self._workers:
-            worker.close()
-        for link in self._links.values():
-            link.close()
-
-
-@contextlib.contextmanager
-def stores(*keys: str) -> Iterator[tuple[Ledger, list[LedgerStore]]]:
-    """The ledger, and the records of workers."""
-    site = Site()
-    with Signals() as signals:
-        try:
-            yield site.ledger, site.stores(signals, *keys)
-        finally:
-            site.close()
+        yield ledger, found
 
 
 def record(*keys: str) -> bytes:
