@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,9 @@ def test_ok(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
 
     assert 0 == check(text)
     assert "f.yaml: ok\n" == capsys.readouterr().out
+    assert 0 == check(text, "-o", "json")
+    shown = {"file": "f.yaml", "problems": [], "warnings": []}
+    assert shown == json.loads(capsys.readouterr().out)
     assert before == {*folder.iterdir()}
 
 

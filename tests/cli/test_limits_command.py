@@ -15,10 +15,16 @@ from apfproxy.fleet.view import FleetView
 from apfproxy.flowcontrol.level_summary import LevelsSummary, summarize_levels
 from tests.cli.fake_admin import listening
 from tests.fleet.views import fleet, member
-from tests.support.objects import level_yaml
+from tests.support.objects import SCHEMA_YAML, level_yaml
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+ORDERS = """  rules:
+  - subjects: [{kind: Group, group: {name: system:authenticated}}]
+    nonResourceRules: [{verbs: ['*'], nonResourceURLs: ['/orders/*']}]
+"""
 
 
 def test_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,6 +49,18 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
     assert ["a", "catch-all", "exempt"] == [each["name"] for each in found["levels"]]
     assert (600, 12) == (found["serverConcurrencyLimit"], found["sums"]["shares"])
+
+
+def test_notices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Objects that are not used, or are for another API, are named on stderr."""
+    path = tmp_path / "a.yaml"
+    path.write_text(SCHEMA_YAML.replace("NAME", "lost").replace("LEVEL", "nowhere") + ORDERS)
+
+    assert main(["limits", "--objects", str(path)]) == 0
+    unused, hint = capsys.readouterr().err.splitlines()
+    assert unused == 'APF101: FlowSchema lost is not used: there is no priority level "nowhere"'
+    assert hint.startswith("APF004: FlowSchema lost: ")
+    assert "Give --preset http" in hint
 
 
 def test_some_levels(capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,6 +48,8 @@ explain --path /a -n x | go with VERB RESOURCE only
 explain - -A | go with VERB RESOURCE only
 explain fetch pods | expected a verb of get, list
 explain --path a | begins with a slash
+explain --path /%zz | '/%zz' is no target of a request
+explain --verb a/b --path /a | expected a method or verb such as GET
 explain list pods --as-group g | --as-group needs --as
 explain list pods --as= | --as needs a name
 explain list pods --as a --as-group= | --as-group needs a
@@ -73,6 +75,7 @@ odds --suggest --bound 1 | above 0 and below 1, not '1'
 odds --suggest --bound nan | expected a number above 0
 simulate | give one of --mix, --audit-log and
 simulate --mix a --audit-log b | give one of
+simulate --mix a --max-broken-lines x | expected a whole number from 0 on, not 'x'
 simulate --mix a --plot a.html | Invalid value for '--plot': plots are SVG: expected a file
 top --interval 1ms | expected a duration with its unit, from 100ms to 1h, not '1ms'
 top --interval soon | expected a duration such as 32s, 500ms or 1m30s, not 'soon'
