@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.schema.types import Struct
     from apfproxy.objects.types import Object
 
-FRONT_PROXY = credential_fields.CredentialRules.of(
+FRONT_PROXY = credential_fields.CredentialRules(
     *(("X-Remote-User",), ("X-Remote-Uid",), ("X-Remote-Group",), ("X-Remote-Extra-",)),
     key_header="",
     reads_basic=False,

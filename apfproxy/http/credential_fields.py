@@ -18,7 +18,6 @@ import contextlib
 import functools
 import hashlib
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.base.address import V6_NETWORK_BITS, address_from, share_of
@@ -88,27 +87,22 @@ class Credentials(Record, frozen=True):
 NO_CREDENTIALS = Credentials()
 
 
-@dataclass(frozen=True, slots=True)
 class UnverifiedRules:
     """The header fields that tell anonymous clients apart, by their names in lower case."""
 
-    is_by_basic: bool = False
-    secret_headers: tuple[bytes, ...] = ()
-    headers: tuple[bytes, ...] = ()
-    is_by_address: bool = False
-    is_by_authorization: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        secret_headers: Sequence[str],
-        headers: Sequence[str],
+    def __init__(
+        self,
+        secret_headers: Sequence[str] = (),
+        headers: Sequence[str] = (),
         *,
-        is_by_basic: bool,
-        is_by_address: bool,
-    ) -> UnverifiedRules:
-        secrets = _lower(secret_headers)
-        return cls(is_by_basic, secrets, _lower(headers), is_by_address, AUTHORIZATION in secrets)
+        is_by_basic: bool = False,
+        is_by_address: bool = False,
+    ) -> None:
+        self.secret_headers = _lower(secret_headers)
+        self.headers = _lower(headers)
+        self.is_by_basic = is_by_basic
+        self.is_by_address = is_by_address
+        self.is_by_authorization = AUTHORIZATION in self.secret_headers
 
     def alias(self, basic: str, authorization: bytes, values: Mapping[bytes, str]) -> User | None:
         """The user that a request of an anonymous client names, if any.
@@ -131,7 +125,6 @@ class UnverifiedRules:
         return None
 
 
-@dataclass(frozen=True, slots=True)
 class CredentialRules:
     """Which header fields name the user; all names are in lower case.
 
@@ -146,21 +139,8 @@ class CredentialRules:
         reads_basic: Whether Basic names the user, verified or not.
     """
 
-    usernames: tuple[bytes, ...]
-    uids: tuple[bytes, ...]
-    groups: tuple[bytes, ...]
-    extra_prefixes: tuple[bytes, ...]
-    names: frozenset[bytes]
-    prefixes: tuple[bytes, ...]
-    key_name: bytes
-    naming: frozenset[bytes]
-    secret_names: frozenset[str]
-    reads_basic: bool
-    unverified: UnverifiedRules
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         username_headers: Sequence[str],
         uid_headers: Sequence[str],
         group_headers: Sequence[str],
@@ -169,24 +149,19 @@ class CredentialRules:
         key_header: str,
         reads_basic: bool,
         unverified: UnverifiedRules,
-    ) -> CredentialRules:
-        usernames, uids = _lower(username_headers), _lower(uid_headers)
-        groups, prefixes = _lower(group_headers), _lower(extra_header_prefixes)
-        key_name = key_header.lower().encode()
-        naming = {key_name, *unverified.secret_headers, *unverified.headers}
-        return cls(
-            usernames,
-            uids,
-            groups,
-            prefixes,
-            _STANDARD_NAMES.union(usernames, uids, groups),
-            tuple({_STANDARD_EXTRA_PREFIX, *prefixes}),
-            key_name,
-            frozenset(naming - {b"", AUTHORIZATION}),
-            frozenset(name.decode() for name in (key_name, *unverified.secret_headers) if name),
-            reads_basic or unverified.is_by_basic,
-            unverified,
-        )
+    ) -> None:
+        self.usernames = _lower(username_headers)
+        self.uids = _lower(uid_headers)
+        self.groups = _lower(group_headers)
+        self.extra_prefixes = _lower(extra_header_prefixes)
+        self.names = _STANDARD_NAMES.union(self.usernames, self.uids, self.groups)
+        self.prefixes = tuple({_STANDARD_EXTRA_PREFIX, *self.extra_prefixes})
+        self.key_name = key_name = key_header.lower().encode()
+        secrets = {key_name, *unverified.secret_headers} - {b""}
+        self.naming = frozenset(secrets.union(unverified.headers) - {AUTHORIZATION})
+        self.secret_names = frozenset(name.decode() for name in secrets)
+        self.reads_basic = reads_basic or unverified.is_by_basic
+        self.unverified = unverified
 
     def is_claim(self, name: bytes) -> bool:
         return name in self.names or name.startswith(self.prefixes)
@@ -217,7 +192,9 @@ def read_credentials(
         raise CredentialsError("Authorization is there more than once")
     authorization = authorizations[0] if authorizations else b""
     token = (_bearer_token(authorization) if authorization else "") or _text(websocket_token)
-    basic = _basic(authorization) if rules.reads_basic else ""
+    scheme, _, rest = authorization.strip(b" \t").partition(b" ")
+    is_basic = rules.reads_basic and scheme.lower() == b"basic"
+    basic = _text(rest.strip(b" ")) if is_basic else ""
     claimed = _claimed(rules, claims) if claims else None
     impersonated = _impersonated(impersonations) if impersonations else None
     named = _by_name(namings) if namings else {}
@@ -240,11 +217,6 @@ def _bearer_token(value: bytes) -> str:
     """The second of words that one space separates."""
     words = value.strip(b" \t").split(b" ", 2)
     return _text(words[1]) if len(words) > 1 and words[0].lower() == b"bearer" else ""
-
-
-def _basic(value: bytes) -> str:
-    scheme, _, rest = value.strip(b" \t").partition(b" ")
-    return _text(rest.strip(b" ")) if scheme.lower() == b"basic" else ""
 
 
 def _claimed(rules: CredentialRules, lines: Lines) -> User | None:

@@ -100,13 +100,17 @@ class PendingBytes:
     `data` is an array once it has come in more than one piece.
     """
 
-    __slots__ = ("_probe", "_probed_bytes", "data", "is_probing")
+    __slots__ = ("_probe", "_probed_bytes", "data")
 
     def __init__(self) -> None:
         self.data: bytes | bytearray = b""
-        self.is_probing = False
         self._probe: HeadProbe | None = None
         self._probed_bytes = 0
+
+    @property
+    def is_probing(self) -> bool:
+        """Whether a head has begun and is not whole."""
+        return self._probe is not None
 
     def append(self, data: Piece) -> None:
         if not self.data:
@@ -131,17 +135,14 @@ class PendingBytes:
 
     def probe(self) -> None:
         """Judge the start of a head, so that what is no HTTP is refused at once."""
-        self.is_probing = True
         if self._probe is None:
             self._probe = HeadProbe()
         self._probe.feed(bytes(self.data[self._probed_bytes :]))
         self._probed_bytes = len(self.data)
 
     def take_head(self, end: int, *, is_one_of_many: bool) -> bytes:
-        if self.is_probing:
-            self.is_probing = False
-            self._probe = None
-            self._probed_bytes = 0
+        self._probe = None
+        self._probed_bytes = 0
         data = self.data
         head = bytes(data[:end])
         if end == len(data):

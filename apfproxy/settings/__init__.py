@@ -215,14 +215,14 @@ class AuthenticationSettings(Record):
     @property
     def credential_rules(self) -> CredentialRules:
         front_proxy, keys, unverified = self.front_proxy, self.api_keys, self.unverified
-        return CredentialRules.of(
+        return CredentialRules(
             front_proxy.username_headers,
             front_proxy.uid_headers,
             front_proxy.group_headers,
             front_proxy.extra_header_prefixes,
             key_header="" if keys.file is None else keys.header or "",
             reads_basic=keys.file is not None and keys.is_basic,
-            unverified=UnverifiedRules.of(
+            unverified=UnverifiedRules(
                 unverified.secret_headers or (),
                 unverified.headers,
                 is_by_basic=unverified.is_by_basic,

@@ -28,9 +28,15 @@ from apfproxy.proxy.counters import Bound, Flood, GoAway, ResetBy
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.frame_budget import FrameBudget
-from apfproxy.proxy.http2.output import ENHANCE_YOUR_CALM, NO_ERROR, REFUSED_STREAM, Http2Output
 from apfproxy.proxy.http2.request_head import RequestFields, as_upgrade, head_of, new_key
-from apfproxy.proxy.http2.stream import Http2Stream, TunnelStream
+from apfproxy.proxy.http2.stream import (
+    ENHANCE_YOUR_CALM,
+    NO_ERROR,
+    REFUSED_STREAM,
+    Http2Output,
+    Http2Stream,
+    TunnelStream,
+)
 from apfproxy.proxy.reasons import UNHELD
 
 if TYPE_CHECKING:

@@ -2,6 +2,9 @@
 
     OPEN -> FINISHING -> LINGERING -> CLOSED
 
+All that the streams of a connection send within a turn of the loop goes out in one write, and no
+more than the transport takes: the rest waits in the streams, each of which is bounded.
+
 A response may go out before all of its request has come.  The rest is taken for a while and thrown
 away: a reset would now and then overtake the response on its way through the client's program.
 """
@@ -11,25 +14,25 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.base.faults import Part, guarded, report
+from apfproxy.base.faults import Part, contained, guarded, report
 from apfproxy.base.transitions import Event
 from apfproxy.http.chunked import ChunkedError, encode_chunk, last_chunk, passable_trailers
 from apfproxy.http.grammar import HeadError, UnheldError
-from apfproxy.http.read_buffer import MAX_LINGER_BYTES, READS, WRITE_HIGH_WATER_BYTES
+from apfproxy.http.read_buffer import (
+    MAX_LINGER_BYTES,
+    NOWHERE,
+    READ_BYTES,
+    READS,
+    WRITE_HIGH_WATER_BYTES,
+)
 from apfproxy.http.request_body import too_long
 from apfproxy.http.request_fields import CHUNKED, SIZED, VIA
 from apfproxy.http.response_head import SIZED as SIZED_ANSWER
-from apfproxy.http.upgrade import connect_lines
+from apfproxy.http.upgrade import UPGRADE_LINES, connect_lines
 from apfproxy.proxy.client import Client
-from apfproxy.proxy.http2.output import (
-    CANCEL,
-    ENHANCE_YOUR_CALM,
-    INTERNAL_ERROR,
-    NO_ERROR,
-    PROTOCOL_ERROR,
-    REFUSED_STREAM,
-    fields_of,
-)
+from apfproxy.proxy.client_limits import Holding
+from apfproxy.proxy.head_reader import HeadReader
+from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.reasons import UNHELD
 
 if TYPE_CHECKING:
@@ -37,18 +40,133 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.authn.credentials import Peer
+    from apfproxy.flowcontrol.observed_passage import Caller
     from apfproxy.http.read_buffer import Piece
     from apfproxy.http.request_head import RequestHead
     from apfproxy.http.response_head import ResponseHead
-    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.cluster_router import ClusterRouter
+    from apfproxy.proxy.context import Context, ListenerContext
     from apfproxy.proxy.counters import Bound
     from apfproxy.proxy.exchange import Exchange
-    from apfproxy.proxy.http2.output import Http2Output
 
 _CONTINUE_STATUS: Final = 100
 _OK: Final = 200
 _PATIENCE_NS: Final = 1_000_000_000
 """Until a client that takes none of a response is not waited for, where memory is short."""
+
+# Codes of RST_STREAM and GOAWAY; RFC 9113, section 7.
+NO_ERROR: Final = 0
+PROTOCOL_ERROR: Final = 1
+INTERNAL_ERROR: Final = 2
+REFUSED_STREAM: Final = 7
+CANCEL: Final = 8
+ENHANCE_YOUR_CALM: Final = 11
+
+OUTPUT_BYTES: Final = 65536
+
+
+class Http2Output:
+    """Holds what the streams of a connection share; `flush` is the connection's."""
+
+    def __init__(
+        self,
+        shared: ListenerContext,
+        router: ClusterRouter,
+        counted_as: str,
+        flush: Callable[[], None],
+    ) -> None:
+        assert BINDING is not None, "no one may agree on HTTP/2 without it"
+        self.shared = shared
+        self.reader = HeadReader(router, is_http2=True)
+        in_force = shared.in_force
+        self.session = BINDING.Session(
+            in_force.max_streams, READ_BYTES, in_force.max_head_bytes, WRITE_HIGH_WATER_BYTES, True
+        )
+        self.address = ""
+        self.callers: list[Caller] = []
+        self.forwarded_suffix = b""
+        self.flush = flush
+        self.transport = NOWHERE
+        self.write = NOWHERE.write
+        self.is_paused = False
+        self.paused_ns = 0
+        self._is_flush_due = False
+        self._is_writing = False
+        self._holding = Holding(shared.holdings, counted_as)
+
+    def flush_soon(self) -> None:
+        """Send what streams have to send, all of it at once when this turn of the loop is over."""
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self.shared.loop.call_soon(self._flush_due)
+
+    def _flush_due(self) -> None:
+        if self._is_flush_due:
+            self.flush()
+
+    def write_all(self) -> bool:
+        """Write as much as the transport takes; False from within another call, which goes on."""
+        if self._is_writing:
+            return False
+        self._is_writing, self._is_flush_due = True, False
+        session, counters = self.session, self.shared.counters
+        try:
+            while not self.is_paused:
+                data = session.output(OUTPUT_BYTES)
+                if not data:
+                    break
+                counters.bytes_to_clients += len(data)
+                self.write(data)
+        finally:
+            self._is_writing = False
+        return True
+
+    def give_up(self, stream_id: int, code: int) -> None:
+        """Reset a stream whose client does not take the rest of a response, or end its request."""
+        since_ns = self.shared.clock.now_ns() - self.paused_ns
+        if self.is_paused and since_ns >= self.shared.in_force.idle_timeout_ns:
+            self.transport.abort()  # it does not take anything
+        else:
+            self.reset(stream_id, code)
+
+    def reset(self, stream_id: int, code: int) -> None:
+        self.session.reset(stream_id, code)
+        self.flush_soon()
+
+    def reset_after_error(self, stream_id: int) -> None:
+        with contained(Part.CONNECTION, self.shared.loop):
+            self.reset(stream_id, INTERNAL_ERROR)
+
+    def change_held(self, by: int) -> Bound | None:
+        return self._holding.change(by)
+
+    def refuse(
+        self,
+        stream_id: int,
+        error: HeadError,
+        context: Context | None,
+        *,
+        is_head: bool,
+        is_logged: bool = False,
+    ) -> None:
+        response = self.shared.refuse(
+            context, self.address, error, is_head=is_head, is_logged=is_logged
+        )
+        for lines in (b"Connection: close\r\n", UPGRADE_LINES):
+            response = response.replace(lines, b"", 1)
+        self.send_whole(stream_id, response)
+
+    def send_whole(self, stream_id: int, response: bytes) -> int:
+        """Send a response that is written as HTTP/1.1's; returns the length of its body."""
+        end = response.index(b"\r\n\r\n") + 4
+        fields = fields_of(response[: end - 2])
+        self.session.answer(stream_id, int(response[9:12]), fields, response[end:], True)
+        self.flush_soon()
+        return len(response) - end
+
+
+def fields_of(lines: bytes) -> bytes:
+    return lines[lines.index(b"\r\n") + 2 :]
 
 
 class StreamState(enum.StrEnum):
