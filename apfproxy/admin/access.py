@@ -48,7 +48,7 @@ class Refusal(enum.StrEnum):
 
 
 class Credentials:
-    """What some settings ask for, as the files have it; OperatorError if one cannot be used."""
+    """The credentials that some settings ask for; OperatorError if a file is of no use."""
 
     def __init__(self, settings: Settings) -> None:
         tls = settings.admin_tls
@@ -96,7 +96,7 @@ class Credentials:
 
 
 class AdminAccess:
-    """Who may read the listener, by the settings in force."""
+    """Decides who may read the listener, by the settings in force."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -199,7 +199,7 @@ class AdminPages:
             await asyncio.sleep(1.5 * SAMPLE_S - (time.time() + 0.5 * SAMPLE_S) % SAMPLE_S)
 
     def is_seen(self) -> bool:
-        """Whether to look: at a hundred clusters only while somebody looks, too."""
+        """Whether to look: at a hundred clusters only while a client looks, too."""
         is_asked = time.monotonic() - self._asked_s < ASKED_S
         return not self._has_several or bool(self._views) or is_asked
 

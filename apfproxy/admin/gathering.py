@@ -92,7 +92,7 @@ KINDS: Final = {"ByUser": "user", "ByNamespace": "namespace", "user-agent": "pro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingParts:
-    """What serves a cluster's requests; `shared` is a fleet's limit and its number of members."""
+    """The parts that serve a cluster; `shared` is a fleet's limit and its number of members."""
 
     controller: Controller
     kinds: KindMeter

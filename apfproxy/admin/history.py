@@ -260,7 +260,7 @@ def _waits(cluster: ClusterState) -> dict[str, Times]:
 
 
 def refused(listener: ListenerState, cluster: ClusterState) -> dict[str, int]:
-    """What the proxy itself refused before flow control: connections by why, requests by code.
+    """Refusals of the proxy itself before flow control: connections by why, requests by code.
 
     Status 429 is flow control's; those from 500 on tell of the server behind, or of a refused
     connection.

@@ -28,7 +28,7 @@ class Totals(NamedTuple):
 
 
 class Overview:
-    """What each cluster did in the last seconds; there are rates from the second look on."""
+    """The last seconds of each cluster; there are rates from the second look on."""
 
     def __init__(self) -> None:
         self.taken = 0

@@ -269,7 +269,7 @@ class States(ABC):
 
     @abstractmethod
     async def ask(self, question: Question, worker: str | None = None) -> dict[str, bytes]:
-        """What each worker replies, by its name, or one alone, in lines; RefusedError."""
+        """The replies of all workers, by name, or of one alone, in lines; RefusedError."""
 
     @abstractmethod
     def health(

@@ -713,7 +713,7 @@ def is_silent(member: MemberView) -> bool:
 
 
 SILENT_PART: Final = 0.7
-"""Of its lease; a member writes three times in that time, and a look may miss one of them."""
+"""A member writes three times in this part of its lease, and a look may miss one of them."""
 SILENT_S: Final = 4.0
 
 

@@ -318,7 +318,7 @@ async def test_a_silent_worker(workers: tuple[Process, Process]) -> None:
         state = json.loads(await response.text())
         metrics = await read(client, "/metrics")
         parent.workers.slots = [SimpleNamespace(index=1, problem="it crashed", processes=[])]
-        nobody = await read(client, "/debug/limits", 503)
+        refused = await read(client, "/debug/limits", 503)
 
     assert "2" == response.headers[MISSING]
     assert {"name": "2", "problem": "it shows no life"} in state["workers"]
@@ -328,7 +328,7 @@ async def test_a_silent_worker(workers: tuple[Process, Process]) -> None:
     assert 'apfproxy_worker_up{worker="2"} 0.0' in metrics
     counts = lines(metrics, DISPATCHED), lines(metrics, EXECUTING)
     assert [[2.0], [1.0]] == [[float(line.split()[-1]) for line in each] for each in counts]
-    assert "no worker answers\nworker 1: it has no process: it crashed\n" == nobody
+    assert "no worker answers\nworker 1: it has no process: it crashed\n" == refused
 
 
 async def test_missing_workers_are_named(workers: tuple[Process, Process]) -> None:
@@ -380,7 +380,7 @@ async def test_counts_stay(scene: Scene, names: list[str]) -> None:
         before = counts_in(await read(client, "/metrics"))
         parent.workers.slots = [former.told(1, is_silent=True)]
         silent = await read(client, "/metrics")
-        nobody = await read(client, f"/debug/limits{query}", 503)
+        refused = await read(client, f"/debug/limits{query}", 503)
         parent.states.end(former.encoded())
         parent.workers.slots = [new.told(1)]
         after = await read(client, "/metrics")
@@ -390,7 +390,7 @@ async def test_counts_stay(scene: Scene, names: list[str]) -> None:
         counts = counts_in(text)
         assert {} == {key: value for key, value in before.items() if counts.get(key, -1) < value}
     assert [] == lines(silent, EXECUTING) == lines(silent, "apfproxy_upstream_connections{")
-    assert "no worker answers\nworker 1: it shows no life\n" == nobody
+    assert "no worker answers\nworker 1: it shows no life\n" == refused
 
 
 async def test_dumps_at_once(workers: tuple[Process, Process]) -> None:

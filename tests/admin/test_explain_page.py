@@ -61,7 +61,7 @@ def test_request(data: bytes) -> None:
     ],
 )
 def test_who_asks(fields: bytes, user: User, notes: tuple[str, ...]) -> None:
-    """Fields that name somebody are believed, and that is said; tokens name no one here."""
+    """Fields that name a user are believed, with a note; tokens name no one here."""
     found = read_raw_request(START + fields + b"\r\n")
 
     assert (user, notes) == (found.user, found.notes)

@@ -36,7 +36,7 @@ class Served:
 
 
 class Observed:
-    """What sees the requests of a process with some settings, of a cluster and of none."""
+    """The observers of a process with some settings, of a cluster and of no cluster."""
 
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.served, self.health = Served(), HealthRegistry()

@@ -176,7 +176,7 @@ def test_servers() -> None:
 
 
 def test_events() -> None:
-    """The same one of several workers comes once; others stay apart, the last ones by time."""
+    """Workers that have one event tell it once; others stay apart, the last ones by time."""
     one, two = (
         of_worker(ProcessState(events=[EventState(unix_s=at_s, message="read")]), name)
         for name, at_s in (("1", 1.0), ("2", 5.0))

@@ -125,7 +125,7 @@ def test_sums_decay() -> None:
     assert 9.0 == bench.top_flows.state().totals[0]
 
 
-def test_counts_are_scaled_anew() -> None:
+def test_counts_are_scaled() -> None:
     bench = Bench()
     bench.take(flow("ann"), seats=8, seconds=1)
     bench.top_flows.state()
