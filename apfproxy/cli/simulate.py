@@ -220,8 +220,7 @@ def simulate(  # noqa: PLR0913  flags
     else:
         path = audit_log or access_log
         assert path is not None
-        with bar("reading") as move:
-            source = records_of(path, kind, max_broken_lines, move, is_audit=audit_log is not None)
+        source = records_of(path, kind, max_broken_lines, is_audit=audit_log is not None)
         described = {
             "log": _named(path),
             "requests": len(source),
@@ -232,7 +231,6 @@ def simulate(  # noqa: PLR0913  flags
             "problems": [{"line": line, "message": text} for line, text in source.problems],
             "guessedServiceTimes": source.guessed,
         }
-        _warn_of_records(_named(path), source)
         if source.held:
             held = counted(source.held, "request")
             warnings.append(f"{held} waited or never executed in the log; {HELD}")
@@ -270,9 +268,8 @@ def simulate(  # noqa: PLR0913  flags
         try:
             Path(plot_path).write_text(picture(report), encoding="utf-8", errors="replace")
         except OSError as error:
-            raise CommandError(
-                f"{plot_path} cannot be written: {error.strerror or error}"
-            ) from None
+            reason = error.strerror or error
+            raise CommandError(f"{plot_path} cannot be written: {reason}") from None
     if is_json or output == "json":
         click.echo(json.dumps(report))
     else:
@@ -296,14 +293,13 @@ def mix_of(path: str, preset: Preset) -> Mix:
         raise CommandError(f"{where}: {one_line(str(error))}") from None
 
 
-def records_of(
-    path: str, preset: Preset, max_broken: int, move: Callable[[float], None], *, is_audit: bool
-) -> Records:
-    """Read a log; CommandError if it cannot be read, or is no such log."""
+def records_of(path: str, preset: Preset, max_broken: int, *, is_audit: bool) -> Records:
+    """Read a log, with notes on stderr; CommandError if it cannot be read, or is no such log."""
     name = _named(path)
     read, other = (read_audit_log, "--access-log") if is_audit else (read_access_log, "--audit-log")
     try:
-        records = read(_lines_of(path, move), max_broken, preset)
+        with bar("reading") as move:
+            records = read(_lines_of(path, move), max_broken, preset)
     except OSError as error:
         raise CommandError(f"{name} cannot be read: {error.strerror or error}") from None
     except (EOFError, zlib.error) as error:
@@ -333,6 +329,16 @@ def records_of(
         raise CommandError(
             f"{name}: its requests lie {days:.0f} days apart: split it, or correct its times"
         )
+    for line, message in records.problems:
+        click.echo(f"{name}:{line}: {one_line(message)}", err=True)
+    for count, noun, message in (
+        (records.broken, "broken line", "left out"),
+        (records.left_out, "line", "of other programs left out"),
+        (records.unlogged, "request", UNLOGGED),
+        (records.guessed, "request", GUESSED),
+    ):
+        if count:
+            click.echo(f"{name}: {counted(count, noun)} {message}", err=True)
     return records
 
 
@@ -379,19 +385,6 @@ def _unpacked(file: io.BufferedReader, name: str) -> BinaryIO:
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return codecs.EncodedFile(file, "utf-8", "utf-16", "replace")
     return file
-
-
-def _warn_of_records(path: str, records: Records) -> None:
-    for line, message in records.problems:
-        click.echo(f"{path}:{line}: {one_line(message)}", err=True)
-    for count, noun, message in (
-        (records.broken, "broken line", "left out"),
-        (records.left_out, "line", "of other programs left out"),
-        (records.unlogged, "request", UNLOGGED),
-        (records.guessed, "request", GUESSED),
-    ):
-        if count:
-            click.echo(f"{path}: {counted(count, noun)} {message}", err=True)
 
 
 def simulated(
