@@ -171,7 +171,7 @@ def _verified_until_s(
 
 
 def _common_name(certificate: x509.Certificate) -> str:
-    """Of several the last one, as in Go; "" if there is none."""
+    """The last one of several, as in Go; "" if there is none."""
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return _text(names[-1], "common name") if names else ""
 
