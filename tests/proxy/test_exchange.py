@@ -115,19 +115,36 @@ def warmed_up(bench: Bench) -> None:
     bench.upstreams[0].take()
 
 
-def test_stale_connection_is_retried_once(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("request_", "waited_s", "is_retried"),
+    [
+        (GET, 0, True),
+        (LOG, 0, True),
+        (LOG, 60, False),
+        (GET.replace(b"GET", b"DELETE"), 0, False),
+        (POST.replace(b"POST", b"PUT") + b"\r\nbody", 0, False),
+    ],
+    ids=["a-request", "long-running", "that-has-waited", "a-deletion", "with-a-body"],
+)
+def test_request_on_a_stale_connection(
+    bench: Bench, request_: bytes, waited_s: float, *, is_retried: bool
+) -> None:
     warmed_up(bench)
-    client = bench.ask(GET)
+    client = bench.ask(request_)
     sent = bench.upstreams[0].take()
+    bench.wait(waited_s)
     bench.end(bench.upstreams[0])
-    assert (1, 0, 1) == bench.use()
-    assert b"" == client.take()
-    bench.connect()
-    assert sent == bench.upstreams[1].take()
-    bench.send(bench.upstreams[1], OK)
+    if is_retried:
+        assert b"" == client.take()
+        bench.connect()
+        assert sent == bench.upstreams[1].take()
+        bench.send(bench.upstreams[1], OK)
+    answer = client.take()
 
-    assert b"200" == status(client.take())
-    assert 1 == bench.counters.upstream_retries
+    assert (b"200" if is_retried else b"502") == status(answer)
+    assert b"Retry-After" not in answer
+    assert is_retried == bench.counters.upstream_retries
+    bench.wait(10)
     bench.assert_at_rest()
 
 
@@ -149,23 +166,6 @@ def test_nothing_is_retried_twice(bench: Bench) -> None:
     assert b"502" == status(first.take())
     assert 1 == bench.counters.upstream_retries
     bench.assert_at_rest(second)
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [GET.replace(b"GET", b"DELETE"), POST.replace(b"POST", b"PUT") + b"\r\nbody"],
-    ids=["a-deletion", "with-a-body"],
-)
-def test_not_everything_is_retried(bench: Bench, request_: bytes) -> None:
-    warmed_up(bench)
-    client = bench.ask(request_)
-    bench.end(bench.upstreams[0])
-    answer = client.take()
-
-    assert b"502" == status(answer)
-    assert b"Retry-After" not in answer
-    bench.wait(10)
-    bench.assert_at_rest()
 
 
 @pytest.mark.parametrize(("timeout_s", "telling"), [(4, 0), (5, 1)])
@@ -250,17 +250,6 @@ def test_long_running_request_waits_as_long_as_it_likes(patient: Bench, request_
 
     assert b"200" == status(client.take())
     assert 0 == patient.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
-    patient.assert_at_rest()
-
-
-def test_long_running_request_that_waited_is_not_sent_again(patient: Bench) -> None:
-    patient.ask(GET)
-    patient.send(patient.upstreams[0], OK)
-    client = patient.ask(LOG)
-    patient.wait(60)
-    patient.end(patient.upstreams[0])
-
-    assert (b"502", 1) == (status(client.take()), len(patient.upstreams))
     patient.assert_at_rest()
 
 

@@ -32,7 +32,6 @@ NAMED = GET.replace(b"\r\n\r\n", b"\r\nUser-Agent: kubectl\r\nAudit-ID: mine\r\n
 POST_A = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody"
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 BEGUN = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"
-CROWD = "when it came, 1 of 1 seats were in use and 0 requests waited"
 
 
 @pytest.fixture
@@ -77,20 +76,6 @@ def test_audit_id_of_the_client(logging: Bench, own: bytes) -> None:
 
 def why_of(logging: Bench) -> list[tuple[str, str | None]]:
     return [(line["reason"], line.get("why")) for line in logging.logged()]
-
-
-def test_why_it_was_rejected(logging: Bench) -> None:
-    logging.ask(GET)
-    logging.ask(GET.replace(b" HTTP", b"?timeout=2200ms HTTP"))
-    logging.ask(GET)
-    logging.ask(GET)
-    logging.ask(GET)
-    logging.wait(0.55)
-
-    assert [
-        ("queue-full", "when it came, 1 of 1 seats were in use and 3 requests waited"),
-        ("time-out", CROWD),
-    ] == why_of(logging)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +129,8 @@ def test_audience(users: tuple[str, ...], groups: tuple[str, ...], told: list[bo
 
 @pytest.fixture
 def telling() -> Iterator[Bench]:
-    with Bench(downstream=DownstreamSettings(explain_answers_to=EVERYBODY)) as result:
+    downstream = DownstreamSettings(explain_answers_to=EVERYBODY)
+    with Bench(access_log=LOGGING, downstream=downstream) as result:
         yield result
 
 
@@ -152,7 +138,7 @@ def told(client: FakeTransport) -> dict[str, str]:
     return {name.decode(): value.decode() for name, value in FIELD.findall(client.take())}
 
 
-def test_rejected_request_is_told_the_reason(telling: Bench) -> None:
+def test_why_it_was_rejected(telling: Bench) -> None:
     telling.ask(GET)
     hurried = telling.ask(GET.replace(b" HTTP", b"?timeout=2200ms HTTP"))
     waiting = [telling.ask(GET) for _ in range(2)]
@@ -160,16 +146,15 @@ def test_rejected_request_is_told_the_reason(telling: Bench) -> None:
     telling.wait(0.55)
     late = hurried.take()
 
-    assert {
-        "Flow-Schema": "queued",
-        "Priority-Level": "queued",
-        "Seats": "1",
-        "Waited": "0.000ms",
-        "Reason": "queue-full",
-    } == told(full)
+    common = {"Flow-Schema": "queued", "Priority-Level": "queued", "Seats": "1"}
+    assert common | {"Waited": "0.000ms", "Reason": "queue-full"} == told(full)
     assert b"429" == status(late)
     assert b"X-Apfproxy-Waited: 550.000ms\r\nX-Apfproxy-Reason: time-out\r\n" in late
     assert [{}, {}] == [told(client) for client in waiting]
+    assert [
+        ("queue-full", "when it came, 1 of 1 seats were in use and 3 requests waited"),
+        ("time-out", "when it came, 1 of 1 seats were in use and 0 requests waited"),
+    ] == why_of(telling)
 
 
 def test_audience_may_change_and_the_upstream_cannot_tell(telling: Bench) -> None:
