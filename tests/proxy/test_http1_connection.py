@@ -133,11 +133,12 @@ def test_discarded_body_is_followed_by_requests(bench: Bench) -> None:
 
 
 def test_slow_client_makes_no_further_requests(bench: Bench) -> None:
+    """What is behind the last request is dropped."""
     client = bench.ask(GET + GET + GET)
     client.protocol.pause_writing()
     bench.send(bench.upstreams[0], OK)
     assert not client.reads
-    client.feed(GET)
+    client.feed(GET.replace(b"\r\nH", b"\r\nConnection: close\r\nH") + GET)
     bench.upstreams[0].take()
     client.protocol.resume_writing()
     assert 1 == bench.upstreams[0].take().count(b"GET ")
@@ -146,31 +147,19 @@ def test_slow_client_makes_no_further_requests(bench: Bench) -> None:
         bench.send(bench.upstreams[0], OK)
 
     assert 4 == client.take().count(b"HTTP/1.1 200 ")
-
-
-def test_request_behind_the_last_one_is_dropped(bench: Bench) -> None:
-    client = bench.ask(GET.replace(b"\r\nH", b"\r\nConnection: close\r\nH") + GET)
-    bench.send(bench.upstreams[0], OK)
-
-    assert 1 == client.take().count(b"HTTP/1.1 ")
-    assert 1 == bench.upstreams[0].take().count(b"GET ")
+    assert 2 == bench.upstreams[0].take().count(b"GET ")
     assert client.has_eof
 
 
 def test_silent_client_is_closed(bench: Bench) -> None:
-    client = bench.client()
-    bench.wait(31)
-    assert "" == client.ended_by
-    bench.wait(1)
-    assert ("close", b"") == (client.ended_by, client.take())
-
-    client = bench.ask(GET)
+    served = bench.ask(GET)
     bench.send(bench.upstreams[0], OK)
-    client.take()
-    bench.wait(89)
-    assert "" == client.ended_by
-    bench.wait(1)
-    assert ("close", b"") == (client.ended_by, client.take())
+    served.take()
+    for client, limit_s in ((bench.client(), 32), (served, 58)):
+        bench.wait(limit_s - 1)
+        assert "" == client.ended_by
+        bench.wait(1)
+        assert ("close", b"") == (client.ended_by, client.take())
 
 
 def test_slow_head_is_refused(bench: Bench) -> None:
@@ -188,26 +177,18 @@ def test_slow_head_is_refused(bench: Bench) -> None:
 
 
 def test_client_that_takes_nothing_is_cut_in_the_end(bench: Bench) -> None:
-    client = bench.ask(b"nonsense\r\n\r\n")
+    client, talking = bench.ask(b"nonsense\r\n\r\n"), bench.ask(b"nonsense\r\n\r\n")
     client.is_stuck = True
-    bench.wait(2)
-    assert "close" == client.ended_by
+    talking.feed(bytes(MAX_LINGER_BYTES))
+    assert talking.reads
+    bench.send(talking, b"x")
+    assert not talking.reads
+    bench.wait(1)
+    assert "" == talking.ended_by
+    bench.wait(1)
+    assert ("close", "abort") == (client.ended_by, talking.ended_by)
     assert 1 == len(bench.context.listener.connections)
     bench.wait(90)
-
-    assert "abort" == client.ended_by
-    assert {} == bench.context.listener.connections
-
-
-def test_lingering_takes_only_so_much(bench: Bench) -> None:
-    client = bench.ask(b"nonsense\r\n\r\n")
-    client.feed(bytes(MAX_LINGER_BYTES))
-    assert client.reads
-    bench.send(client, b"x")
-    assert not client.reads
-    bench.wait(1)
-    assert "" == client.ended_by
-    bench.wait(1)
 
     assert "abort" == client.ended_by
     assert {} == bench.context.listener.connections
