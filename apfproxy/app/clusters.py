@@ -153,8 +153,7 @@ class Clusters:
         self._routing: asyncio.TimerHandle | None = None
         self._is_putting = False
         self._gone = 0
-        self._retrying = Supervised(Part.TASK, "trying clusters again", self._retry)
-        self._retry_task: asyncio.Task[None] | None = None
+        self._is_retrying = False
         if not settings.clusters:
             member = self._members[ONLY] = Member(named(settings)[0])
             member.cluster = self._made(ONLY, settings, health)
@@ -213,8 +212,10 @@ class Clusters:
     async def put(self, settings: Settings, within_s: float = STARTS_S) -> None:
         """Bring all to what the settings want; what takes long goes on meanwhile."""
         wanted = {each.name: each for each in named(settings)}
-        if self._retry_task is None and ONLY not in wanted:
-            self._retry_task = self._retrying.start()
+        if not self._is_retrying and ONLY not in wanted:
+            self._is_retrying = True
+            retrying = Supervised(Part.TASK, "trying clusters again", self._retry)
+            self._tasks.add(retrying.start())
             self._health.add(CLUSTERS, pages=(READYZ,), look=self._problem)
         before = list(self._members)
         removed = [self._remove(name) for name in before if name not in wanted]
@@ -453,8 +454,6 @@ class Clusters:
 
     def stop(self) -> None:
         """Harmless if it never began."""
-        if self._retry_task is not None:
-            self._retry_task.cancel()
         if self._routing is not None:
             self._routing.cancel()
         for task in self._tasks:
@@ -464,9 +463,7 @@ class Clusters:
 
     async def close(self) -> None:
         """End all that is left, once there are no requests; `stop` comes first."""
-        tasks = [*self._tasks, *([self._retry_task] if self._retry_task is not None else ())]
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._retry_task = None
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for cluster in self._all():
             await cluster.close()
 

@@ -164,7 +164,7 @@ class ReviewSettings(Record):
 
 
 class ImpersonationSettings(Record):
-    """Whose `Impersonate-*` fields decide how a request is classified."""
+    """The `Impersonate-*` fields of these users decide how a request is classified."""
 
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -270,8 +270,6 @@ class Http2Settings(Record):
 
 
 class KeepAliveSettings(Record):
-    """How silent clients are probed."""
-
     idle_s: Annotated[float, duration(0.001, 7200)] = 60.0
     timeout_s: Annotated[float, duration(0.001, 7200)] = 120.0
 
@@ -385,8 +383,6 @@ class EjectionSettings(Record):
 
 
 class RebalanceSettings(Record):
-    """How long-running requests come back into balance."""
-
     percent_per_minute: Annotated[int, bounds(0, 100)] = 5
 
 
@@ -569,8 +565,6 @@ class TopFlowsSettings(Record):
 
 
 class DrainSettings(Record):
-    """The time between SIGTERM and the end."""
-
     shutdown_delay_s: Annotated[float, duration(0)] = 0.0
     idle_grace_s: Annotated[float, duration(0)] = 1.0
     timeout_s: Annotated[float, duration(0)] = 60.0
@@ -620,8 +614,6 @@ class Certificate(Record):
 
 
 class ClusterSection(Record):
-    """One cluster in the settings file."""
-
     name: Label | None = None
     hosts: tuple[Annotated[str, form(values.HOST_PATTERN)], ...] = ()
     path_prefix: Annotated[str, form(values.PATH_PREFIX)] | None = None

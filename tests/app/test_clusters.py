@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import weakref
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from apfproxy.app.running import spare_collector
 from tests.end_to_end.gateway import Gateway, gateway, get
 from tests.end_to_end.peer import begin
 from tests.end_to_end.scene import OK, on_uvloop
+from tests.end_to_end.slices_api import kubeconfig
 from tests.end_to_end.upstream import Arrival, Upstream
 from tests.support.clocks import until
 
@@ -28,20 +28,8 @@ def silent_api(folder: Path) -> tuple[Upstream, dict[str, object]]:
     """A Kubernetes API that accepts connections and answers nothing, and settings that name it."""
     upstream = Upstream(reads=False)
     upstream.start()
-    kubeconfig = folder / "kubeconfig"
-    kubeconfig.write_text(
-        json.dumps(
-            {
-                "clusters": [
-                    {"name": "k", "cluster": {"server": f"http://127.0.0.1:{upstream.port}"}}
-                ],
-                "contexts": [{"name": "k", "context": {"cluster": "k", "user": "u"}}],
-                "users": [{"name": "u", "user": {}}],
-                "current-context": "k",
-            }
-        )
-    )
-    kubernetes = {"enabled": True, "kubeconfig": str(kubeconfig), "firstSyncTimeout": "30s"}
+    path = kubeconfig(folder, f"http://127.0.0.1:{upstream.port}")
+    kubernetes = {"enabled": True, "kubeconfig": path, "firstSyncTimeout": "30s"}
     return upstream, kubernetes
 
 
