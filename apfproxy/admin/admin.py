@@ -24,7 +24,7 @@ from aiohttp import web
 
 from apfproxy.admin import explain_page, tables
 from apfproxy.admin.gathering import summary_of
-from apfproxy.admin.history import SAMPLE_S, History
+from apfproxy.admin.history import SAMPLE_S
 from apfproxy.admin.live_feed import LiveFeed
 from apfproxy.admin.live_state import flow_json, live_state, page_name
 from apfproxy.admin.overview import Overview
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from apfproxy.admin.access import AdminAccess
+    from apfproxy.admin.history import History
     from apfproxy.admin.places import Places
     from apfproxy.admin.state import ClusterState, ProcessState
     from apfproxy.base.health_checks import HealthRegistry
@@ -64,7 +65,7 @@ SHUTDOWN_S: Final = 1.0
 ONE: Final = "worker"
 MISSING: Final = "X-Apfproxy-Missing-Workers"
 missing: Final[ContextVar[Sequence[str]]] = ContextVar("missing", default=())
-MAX_VIEWS: Final = 16
+MAX_FEEDS: Final = 16
 """Clusters whose history is kept, in 700 kB each: those that were asked for last."""
 MAX_DUMPS: Final = 8
 """At a time, of which one is made while the others wait."""
@@ -132,11 +133,6 @@ def listener(
     return WebListener(AdminPages(states, api_routes).app(), places, access, shutdown_s=SHUTDOWN_S)
 
 
-class View(NamedTuple):
-    history: History
-    feed: LiveFeed
-
-
 class Shown(NamedTuple):
     process: ProcessState
     cluster: ClusterState
@@ -146,8 +142,8 @@ class AdminPages:
     def __init__(self, states: States, api_routes: Sequence[web.RouteDef] = ()) -> None:
         self._states = states
         self._api_routes = api_routes
-        self._overviews: dict[str, Overview] = {}  # by worker, as the views; "" for all
-        self._views: OrderedDict[tuple[str, str], View] = OrderedDict()
+        self._overviews: dict[str, Overview] = {}  # by worker, as the feeds; "" for all
+        self._feeds: OrderedDict[tuple[str, str], LiveFeed] = OrderedDict()
         self._has_several = False
         self._asked_s = -math.inf
         self._dumping = asyncio.Lock()
@@ -201,17 +197,17 @@ class AdminPages:
     def is_seen(self) -> bool:
         """Whether to look: at a hundred clusters only while a client looks, too."""
         is_asked = time.monotonic() - self._asked_s < ASKED_S
-        return not self._has_several or bool(self._views) or is_asked
+        return not self._has_several or bool(self._feeds) or is_asked
 
     async def look(self) -> None:
         """Take a sample of all that is looked at; forget the pages of what is gone."""
         process = await self._states.state()
         self._has_several = process.has_several
         if not process.has_several and any(each.is_serving for each in process.clusters):
-            self.view("", Shown(process, process.clusters[0]))
-        states, views = {"": process}, list(self._views.items())
+            self.feed("", Shown(process, process.clusters[0]))
+        states, feeds = {"": process}, list(self._feeds.items())
         overviews = list(self._overviews.items())
-        for worker in {worker for worker, _ in (*overviews, *self._views)} - {""}:
+        for worker in {worker for worker, _ in (*overviews, *self._feeds)} - {""}:
             with contextlib.suppress(RefusedError):
                 states[worker] = await self._states.state(worker)
         now_ns, unix_s = time.monotonic_ns(), time.time()
@@ -220,35 +216,34 @@ class AdminPages:
                 overview.take(states[worker], now_ns)
             else:
                 self._overviews.pop(worker, None)
-        for (worker, name), view in views:
+        for (worker, name), feed in feeds:
             state = states.get(worker)
             cluster = None if state is None else cluster_of(state.clusters, name)
             if state is None or cluster is None or not cluster.is_serving:
-                self._views.pop((worker, name), None)
-                view.feed.close()
+                self._feeds.pop((worker, name), None)
+                feed.close()
                 continue
-            view.history.take(state.listener, cluster, now_ns, unix_s)
-            if not view.feed.is_empty:
-                view.feed.offer(live(Shown(state, cluster), view), unix_s)
+            feed.history.take(state.listener, cluster, now_ns, unix_s)
+            if not feed.is_empty:
+                feed.offer(live(Shown(state, cluster), feed.history), unix_s)
 
     async def _close(self, _app: web.Application) -> None:
-        for view in self._views.values():
-            view.feed.close()
+        for feed in self._feeds.values():
+            feed.close()
 
-    def view(self, worker: str, shown: Shown) -> View:
+    def feed(self, worker: str, shown: Shown) -> LiveFeed:
         """The page of a cluster, of one worker or of all that there is; from now on it is kept."""
         key = worker, shown.cluster.name
-        view = self._views.get(key)
-        if view is None:
-            history = History()
-            listener, cluster = shown.process.listener, shown.cluster
-            history.take(listener, cluster, time.monotonic_ns(), time.time())
-            view = self._views[key] = View(history, LiveFeed(history))
-            idle = [each for each, of in self._views.items() if of.feed.is_empty and each != key]
-            for each in idle[: max(0, len(self._views) - MAX_VIEWS)]:
-                self._views.pop(each)
-        self._views.move_to_end(key)
-        return view
+        feed = self._feeds.get(key)
+        if feed is None:
+            feed = self._feeds[key] = LiveFeed()
+            now_ns, unix_s = time.monotonic_ns(), time.time()
+            feed.history.take(shown.process.listener, shown.cluster, now_ns, unix_s)
+            idle = [each for each, of in self._feeds.items() if of.is_empty and each != key]
+            for each in idle[: max(0, len(self._feeds) - MAX_FEEDS)]:
+                self._feeds.pop(each)
+        self._feeds.move_to_end(key)
+        return feed
 
     # What a page is of.
 
@@ -375,18 +370,18 @@ class AdminPages:
         if cluster_name(request) is None and (await self._process(request)).has_several:
             return await self.clusters(request)
         shown = await self._shown(request)
-        view = self.view(request.query.get(ONE, ""), shown)
+        history = self.feed(request.query.get(ONE, ""), shown).history
         # A first look has no rates yet; two looks may be at the same state of workers.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(MEASURED_WITHIN_S):
-                await view.history.measured(2 if shown.process.workers else 1)
-        found = live(await self._shown(request), view)
+                await history.measured(2 if shown.process.workers else 1)
+        found = live(await self._shown(request), history)
         return await page_response(request, encoded({"time": time.time(), **found}), JSON)
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         shown = await self._shown(request)
-        view = self.view(request.query.get(ONE, ""), shown)
-        return await view.feed.send(request, {"time": time.time(), **live(shown, view)})
+        feed = self.feed(request.query.get(ONE, ""), shown)
+        return await feed.send(request, {"time": time.time(), **live(shown, feed.history)})
 
     async def limits(self, request: web.Request) -> web.StreamResponse:
         shown = await self._shown(request)
@@ -485,10 +480,10 @@ class AdminPages:
         return await table(request, tables.FLOWS, tables.rows(tables.FLOWS, chosen), shown)
 
 
-def live(shown: Shown, view: View) -> dict[str, Any]:
+def live(shown: Shown, history: History) -> dict[str, Any]:
     """The state of the live page, with what is wrong in words."""
-    view.history.rate()
-    state = live_state(shown.process, shown.cluster, view.history)
+    history.rate()
+    state = live_state(shown.process, shown.cluster, history)
     return {"verdict": verdict(state, time.time()), **state}
 
 

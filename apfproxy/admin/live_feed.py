@@ -9,13 +9,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
-if TYPE_CHECKING:
-    from apfproxy.admin.history import History
+from apfproxy.admin.history import History
 
 MAX_LISTENERS: Final = 32
 """Pages and terminals of a team; each costs at most the encoded state in its buffer."""
@@ -33,8 +32,8 @@ def event(name: str, data: object) -> bytes:
 
 
 class LiveFeed:
-    def __init__(self, history: History) -> None:
-        self._history = history
+    def __init__(self) -> None:
+        self.history = History()
         self._listeners: dict[asyncio.BaseTransport, bool] = {}  # and whether it is written to
         self._last: dict[str, Any] | None = None  # None: listeners need one
         self._event = b""
@@ -64,8 +63,8 @@ class LiveFeed:
         if is_new:
             self._event = event("state", {"time": unix_s, **state})
             self._states += 1
-        if is_new or self._history.taken > self._seconds:
-            self._seconds = self._history.taken
+        if is_new or self.history.taken > self._seconds:
+            self._seconds = self.history.taken
             self._wake()
 
     def _wake(self) -> None:
@@ -88,17 +87,17 @@ class LiveFeed:
         )
         try:
             await response.prepare(request)
-            states, seconds = self._states, self._history.taken
-            begin = b"retry: %d\n\n" % RECONNECT_MS + event("history", self._history.columns())
+            states, seconds = self._states, self.history.taken
+            begin = b"retry: %d\n\n" % RECONNECT_MS + event("history", self.history.columns())
             await self._write(response, transport, begin + event("state", first))
             while not self.is_closed:
-                if (states, seconds) == (self._states, self._history.taken):
+                if (states, seconds) == (self._states, self.history.taken):
                     await self._changed.wait()
                     continue
                 data = self._event if self._states > states else b""
-                if self._history.taken > seconds:
-                    data += event("seconds", self._history.columns(seconds))
-                states, seconds = self._states, self._history.taken
+                if self.history.taken > seconds:
+                    data += event("seconds", self.history.columns(seconds))
+                states, seconds = self._states, self.history.taken
                 await self._write(response, transport, data)
         except ConnectionResetError:
             pass  # the client is gone, or was cut

@@ -55,7 +55,6 @@ SENT, ANSWERED = "request sent", "answer begun"
 MAX_WHY: Final = 1024
 
 _SCOPE: Final = InstrumentationScope("apfproxy", __version__)
-_FINE: Final = Status(StatusCode.UNSET)
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _METHODS: Final = frozenset(
     ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")

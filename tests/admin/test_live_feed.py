@@ -13,7 +13,6 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from apfproxy.admin import live_feed
-from apfproxy.admin.history import History
 from apfproxy.admin.live_feed import LiveFeed
 from tests.admin.scene import Scene
 
@@ -27,14 +26,13 @@ FIRST = {"n": 0}
 class Source:
     def __init__(self) -> None:
         self.scene = Scene(())
-        self.history = History()
-        self.feed = LiveFeed(self.history)
+        self.feed = LiveFeed()
         self.first: dict[str, Any] = FIRST
         self.client: TestClient[web.Request, web.Application]
 
     def second(self, number: int) -> None:
         state = self.scene.state()
-        self.history.take(state.listener, state.clusters[0], number * S, float(number))
+        self.feed.history.take(state.listener, state.clusters[0], number * S, float(number))
 
     async def send(self, request: web.Request) -> web.StreamResponse:
         return await self.feed.send(request, self.first)
