@@ -18,7 +18,7 @@ import msgspec
 from apfproxy.authn.impersonation import effective
 from apfproxy.flowcontrol.explanation import explain
 from apfproxy.http.grammar import HeadError
-from apfproxy.http.request_fields import FieldRules, UpstreamHosts
+from apfproxy.http.request_fields import FieldRules
 from apfproxy.objects.additions import SECRET_HEADERS
 from apfproxy.proxy.request import judged, preset_of
 from apfproxy.request.attributes import ANONYMOUS, TOKEN, RequestAttributes, User, supposed_groups
@@ -129,7 +129,6 @@ def _judged(head: bytes, settings: Settings | None = None) -> RequestHead:
     if len(head) > downstream.max_head_bytes:
         raise ValueError(f"the head is longer than {downstream.max_head_bytes} bytes")
     rules = FieldRules(
-        UpstreamHosts(b"", b""),
         defaults.authentication.credential_rules,
         downstream.max_header_fields,
         downstream.max_target_bytes,

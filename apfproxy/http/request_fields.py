@@ -111,17 +111,6 @@ CHUNKED: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamHosts:
-    """The Host field towards the upstream: the `default` of an HTTP/1.0 request that has none.
-
-    `always` stands in place of the client's, or is b"" to keep that.
-    """
-
-    default: bytes
-    always: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class FieldRules:
     """How the fields of one kind of client are read.
 
@@ -130,13 +119,16 @@ class FieldRules:
         believes_forwarding: Whether they are believed when they say for whom they forward.
         forwards_credentials: Whether the client's own credentials go on to the upstream.
         forwards_impersonation: Whether the upstream is to judge whom the client may impersonate.
+        default_host: Towards the upstream, of an HTTP/1.0 request that has none.
+        host: Stands in place of the client's; b"" to keep that.
         kinds: Of names of fields, in lower case; few are ever used, so one look-up does for most.
     """
 
-    hosts: UpstreamHosts
     credentials: CredentialRules
     max_fields: int
     max_target_bytes: int
+    default_host: bytes = b""
+    host: bytes = b""
     believes_claims: bool = False
     believes_forwarding: bool = False
     proxies: tuple[Network, ...] = ()
@@ -196,11 +188,6 @@ def read_fields(
     return _Reader(result, lines, rules).read(section)
 
 
-def _without_token(name: bytes, value: bytes) -> list[bytes]:
-    kept = without_bearer(elements([value]))
-    return [b"%b: %b\r\n" % (name, b", ".join(kept))] if kept else []
-
-
 class _Reader:
     def __init__(self, result: RequestFields, fields: Lines, rules: FieldRules) -> None:
         self._result = result
@@ -239,7 +226,8 @@ class _Reader:
             elif self._goes_on(kind, lower, value):
                 if kind == _SUBPROTOCOLS and not rules.forwards_credentials:
                     self._is_changed = True
-                    lines += _without_token(name, value)
+                    kept = b", ".join(without_bearer(elements([value])))
+                    lines += [b"%b: %b\r\n" % (name, kept)] if kept else []
                 else:
                     lines.append(b"%b: %b\r\n" % (name, value))
             else:
@@ -352,15 +340,15 @@ class _Reader:
         return True
 
     def _host_line(self) -> bytes:
-        hosts = self._rules.hosts
-        host = hosts.default
+        rules = self._rules
+        host = rules.default_host
         if self._hosts or not self._result.is_http_10:
             if len(self._hosts) != 1 or not HOST.fullmatch(self._hosts[0]):
                 raise HeadError(400, "a request must have exactly one valid Host field")
             host = self._result.host = self._hosts[0]
-        if hosts.always or not self._hosts:
+        if rules.host or not self._hosts:
             self._is_changed = True
-        return b"Host: %b\r\n" % (hosts.always or host)
+        return b"Host: %b\r\n" % (rules.host or host)
 
     def _frame(self) -> None:
         """Decide the framing, RFC 9112, section 6.3, and refuse whatever is ambiguous."""

@@ -87,7 +87,7 @@ def asks_for_initial_events(attributes: RequestAttributes) -> bool:
 
 LOOKS: Final = 4
 """At a body in a request's time, so that it is cut after no more than a quarter above it."""
-_NS_PER_S: Final = 1_000_000_000
+NS_PER_S: Final = 1_000_000_000
 
 
 class SlowReaders:
@@ -132,20 +132,6 @@ class SlowReaders:
                 exchange.fail(error)
 
 
-class BodyRate:
-    """The rate of a request's body, and how long only its client has been waited for."""
-
-    __slots__ = ("_first_bytes", "waited_ns")
-
-    def __init__(self, received_bytes: int) -> None:
-        self._first_bytes = received_bytes
-        self.waited_ns = 0
-
-    def is_below(self, least: int, received_bytes: int) -> bool:
-        """Whether it comes slower than `least` bytes a second."""
-        return (received_bytes - self._first_bytes) * _NS_PER_S < least * self.waited_ns
-
-
 class BodyFlow:
     """Bodies under way, which may take any time as long as they move.
 
@@ -162,7 +148,7 @@ class BodyFlow:
     def look(self, now_ns: int, moved_bytes: int, least: int) -> bool:
         """Whether they were seen to move, by `least` bytes a second, not too long ago."""
         moved = moved_bytes - self._moved_bytes
-        if moved and moved * _NS_PER_S >= least * (now_ns - self._moved_ns):
+        if moved and moved * NS_PER_S >= least * (now_ns - self._moved_ns):
             self._moved_ns = now_ns
             self._moved_bytes = moved_bytes
         return now_ns - self._moved_ns < self._timeout_ns

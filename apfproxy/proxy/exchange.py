@@ -26,7 +26,7 @@ from apfproxy.proxy import exchange_state as states
 from apfproxy.proxy import own_responses, reasons
 from apfproxy.proxy.abandoned import AbandonedResponse
 from apfproxy.proxy.client_limits import LARGE_HEAD_BYTES, NEVER_NS
-from apfproxy.proxy.early_seats import BodyFlow, BodyRate, WatchSeats
+from apfproxy.proxy.early_seats import NS_PER_S, BodyFlow, WatchSeats
 from apfproxy.proxy.request_record import Failure, RequestRecord
 from apfproxy.proxy.tunnel import Tunnel
 from apfproxy.upstream.counters import UpstreamFailure
@@ -80,7 +80,8 @@ class Exchange(PoolWaiter):
         self.received_bytes = 0
         self._held: bytes | bytearray = body
         """The body as it will be forwarded, until there is a connection for it."""
-        self._rate: BodyRate | None = None
+        self._body_waited_ns = self._bytes_before = 0
+        """How long only the client has been waited for, for what came after so many bytes."""
         self._flow: BodyFlow | None = None
         """While a body is under way, to or from an API that is not Kubernetes'."""
         self._authentication: asyncio.Task[None] | None = None
@@ -198,8 +199,7 @@ class Exchange(PoolWaiter):
             return
         self.state = states.GATHER[self.state]
         if self._wait_before_seats():
-            self._rate = BodyRate(self.received_bytes)
-            self.context.slow_readers.watched[self] = self.on_sweep
+            self._watch_body()
 
     def on_request_body(self, pieces: Sequence[Piece], *, is_last: bool) -> None:
         self.is_whole = is_last
@@ -338,8 +338,7 @@ class Exchange(PoolWaiter):
         if self.is_whole:
             return
         if self.request.takes_seats:
-            self._rate = BodyRate(self.received_bytes)
-            context.slow_readers.watched[self] = self.on_sweep
+            self._watch_body()
         relay.ask_for_body(has_begun=bool(held))
 
     def on_no_connection(self, code: int, reason: str) -> None:
@@ -502,19 +501,23 @@ class Exchange(PoolWaiter):
             self.context.slow_readers.watched.pop(self, None)
 
     def _see_body_coming(self, period_ns: int) -> None:
-        rate, in_force = self._rate, self.context.in_force
-        least = in_force.min_body_rate_bytes
-        assert rate is not None
-        rate.waited_ns += period_ns
-        if rate.waited_ns < in_force.body_rate_grace_ns:
+        in_force = self.context.in_force
+        self._body_waited_ns += period_ns
+        if self._body_waited_ns < in_force.body_rate_grace_ns:
             return
-        if rate.is_below(least, self.received_bytes):
+        least, came = in_force.min_body_rate_bytes, self.received_bytes - self._bytes_before
+        if came * NS_PER_S < least * self._body_waited_ns:
             self.context.slow_readers.watched.pop(self, None)
             setting = "downstream.limits.minBodyRateBytes"
             self._refuse_slow_body(f"came slower than {least} bytes a second ({setting})")
         elif self.state is states.GATHERING:
             # A body is small then, so what came long ago says nothing of one that has stopped.
-            self._rate = BodyRate(self.received_bytes)
+            self._watch_body()
+
+    def _watch_body(self) -> None:
+        """Have the sweep see whether what comes of the body from now on comes too slowly."""
+        self._body_waited_ns, self._bytes_before = 0, self.received_bytes
+        self.context.slow_readers.watched[self] = self.on_sweep
 
     # What its client sees of it, and does.
 
@@ -824,7 +827,8 @@ class Relay(ResponseSink):
         if asked.is_watch:
             self._start_watch(body)
         elif asked.attributes.is_plain and is_event_stream(head.lines):
-            self._go_on_without_end(now_ns)
+            client.deadline_ns = 0  # it may never end
+            exchange.release_seats(now_ns)
         elif not asked.takes_seats:
             client.deadline_ns = 0
         elif asked.attributes.is_plain:
@@ -875,10 +879,6 @@ class Relay(ResponseSink):
         if exchange.request.is_long_running or self.tunnel is not None:
             return True
         return exchange.has_responded and exchange.client.deadline_ns == 0
-
-    def _go_on_without_end(self, now_ns: int) -> None:
-        self._exchange.client.deadline_ns = 0
-        self._exchange.release_seats(now_ns)
 
     def _start_watch(self, body: Piece) -> None:
         exchange = self._exchange
@@ -939,7 +939,7 @@ class Relay(ResponseSink):
         if exchange.request.is_watch:
             self._start_watch(rest)
         elif exchange.request.takes_seats:
-            self._go_on_without_end(now_ns)
+            exchange.release_seats(now_ns)
         context, client = exchange.context, exchange.client
         self.tunnel = Tunnel(context, client, self.upstream, self.watch, self._on_tunnel_over)
         self.tunnel.start(head, exchange.response_lines(head, now_ns), protocol, rest)

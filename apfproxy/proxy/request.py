@@ -22,7 +22,7 @@ from apfproxy.flowcontrol.passage import RequestDigest
 from apfproxy.flowcontrol.preset import PRESETS, Preset
 from apfproxy.http.credential_fields import alias_of_address, name_of_secret
 from apfproxy.http.grammar import HeadError
-from apfproxy.http.request_fields import FieldRules, UpstreamHosts, is_among
+from apfproxy.http.request_fields import FieldRules, is_among
 from apfproxy.http.request_head import parse_head
 from apfproxy.http.upgrade import UpgradeRules, honoured
 from apfproxy.proxy.own_responses import class_lines
@@ -434,10 +434,11 @@ class ClientKinds:
 def field_rules(settings: Settings) -> FieldRules:
     downstream, upstream = settings.downstream, settings.upstream
     return FieldRules(
-        UpstreamHosts(upstream.address.authority.encode(), (upstream.host_header or "").encode()),
         settings.authentication.credential_rules,
         downstream.max_header_fields,
         downstream.max_target_bytes,
+        upstream.address.authority.encode(),
+        (upstream.host_header or "").encode(),
         proxies=(*downstream.identity_headers_from, *downstream.trusted_proxies),
         forwards_credentials=upstream.identity == PASS_THROUGH,
         forwards_impersonation=upstream.identity != IMPERSONATE,
@@ -445,13 +446,10 @@ def field_rules(settings: Settings) -> FieldRules:
 
 
 def plain_rules(settings: Settings) -> FieldRules:
-    downstream = settings.downstream
-    return FieldRules(
-        UpstreamHosts(b"", b""),
-        AuthenticationSettings().credential_rules,
-        downstream.max_header_fields,
-        downstream.max_target_bytes,
-    )
+    """Make the rules for requests that are of no cluster."""
+    most = settings.downstream
+    rules = AuthenticationSettings().credential_rules
+    return FieldRules(rules, most.max_header_fields, most.max_target_bytes)
 
 
 def preset_of(settings: Settings) -> Preset:

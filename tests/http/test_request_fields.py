@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import partial
 
 import pytest
 
@@ -18,7 +19,6 @@ from apfproxy.http.request_fields import (
     VIA,
     FieldRules,
     RequestFields,
-    UpstreamHosts,
     forwarded_client,
     is_among,
     read_fields,
@@ -30,10 +30,10 @@ from apfproxy.objects.types import FlowSchema, ObjectMeta
 from apfproxy.request.attributes import User
 from apfproxy.settings import AuthenticationSettings, FrontProxySettings
 
-HOSTS = UpstreamHosts(b"upstream:80", b"")
 NAMES = AuthenticationSettings(
     front_proxy=FrontProxySettings(username_headers=("X-My-User", "X-Remote-User"))
 ).credential_rules
+rules_with = partial(FieldRules, NAMES, 100, 8000, b"upstream:80")
 HOST = (b"Host", b"h")
 SPDY, UPGRADE = (b"Upgrade", b"SPDY/3.1"), (b"Connection", b"Upgrade")
 KEEP_ALIVE, EXPECT = (b"Connection", b"Keep-Alive"), (b"Expect", b"100-Continue")
@@ -42,14 +42,12 @@ PROXIES = (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8"))
 Lines = list[tuple[bytes, bytes]]
 
 
-def read(
-    *lines: tuple[bytes, bytes], hosts: UpstreamHosts = HOSTS, is_http_10: bool = False
-) -> RequestFields:
-    return read_fields(list(lines), FieldRules(hosts, NAMES, 100, 8000), is_http_10=is_http_10)
+def read(*lines: tuple[bytes, bytes], host: bytes = b"", is_http_10: bool = False) -> RequestFields:
+    return read_fields(list(lines), rules_with(host=host), is_http_10=is_http_10)
 
 
 def read_trusted(*lines: tuple[bytes, bytes]) -> RequestFields:
-    rules = FieldRules(HOSTS, NAMES, 100, 8000, believes_claims=True, believes_forwarding=True)
+    rules = rules_with(believes_claims=True, believes_forwarding=True)
     return read_fields([HOST, *lines], rules, is_http_10=False)
 
 
@@ -116,7 +114,7 @@ def test_forwards_but_for_fields_of_the_hop_and_those_made_up(
 def test_host_goes_on_unless_settings_say_another_or_there_is_none(
     lines: Lines, is_http_10: bool, always: bytes, forwarded: bytes, host: bytes | None
 ) -> None:
-    found = read(*lines, hosts=UpstreamHosts(b"upstream:80", always), is_http_10=is_http_10)
+    found = read(*lines, host=always, is_http_10=is_http_10)
 
     end = END.replace(b"1.1", b"1.0") if is_http_10 else END
     assert b"Host: %b\r\n" % forwarded + end == found.forward
@@ -150,7 +148,7 @@ def test_body_is_framed_one_way(
 def test_via_tells_the_protocol(
     is_http_10: bool, is_http2: bool, version: str, section: bytes
 ) -> None:
-    rules = FieldRules(HOSTS, NAMES, 100, 8000, is_http2=is_http2)
+    rules = rules_with(is_http2=is_http2)
     found = read_fields([HOST], rules, section, is_http_10=is_http_10)
 
     assert f"HTTP/{version}" == found.protocol
@@ -208,7 +206,7 @@ def test_token_among_subprotocols_counts_in_a_websocket_handshake_only(
     upgrade: bytes, token: str, *, is_kept: bool
 ) -> None:
     """It does not go on where the proxy names the user."""
-    rules = FieldRules(HOSTS, NAMES, 100, 8000, forwards_credentials=is_kept)
+    rules = rules_with(forwards_credentials=is_kept)
     found = read_fields(upgrade_with(TOKEN, b"v5", upgrade=upgrade), rules, is_http_10=False)
     alone = read_fields(upgrade_with(TOKEN, upgrade=b"h2c"), rules, is_http_10=False)
 
@@ -249,11 +247,7 @@ def test_claim_that_connection_names_is_refused(name: bytes) -> None:
 
 @pytest.mark.parametrize("forwards_credentials", [True, False])
 def test_credentials_go_on_only_where_the_upstream_judges_them(forwards_credentials: bool) -> None:
-    rules = FieldRules(
-        HOSTS,
-        NAMES,
-        100,
-        8000,
+    rules = rules_with(
         forwards_credentials=forwards_credentials,
         forwards_impersonation=forwards_credentials,
     )

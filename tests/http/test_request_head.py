@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.http.grammar import HeadError
-from apfproxy.http.request_fields import VIA, FieldRules, UpstreamHosts
+from apfproxy.http.request_fields import VIA, FieldRules
 from apfproxy.http.request_head import HeadProbe, RequestHead, parse_head
 from apfproxy.settings import AuthenticationSettings
 
 NAMES = AuthenticationSettings().credential_rules
-RULES = FieldRules(UpstreamHosts(b"o:80", b""), NAMES, max_fields=4, max_target_bytes=64)
+RULES = FieldRules(NAMES, max_fields=4, max_target_bytes=64, default_host=b"o:80")
 END = b"X-Forwarded-Proto: http\r\n" + VIA + b"X-Forwarded-For: "
 
 SERVED = [

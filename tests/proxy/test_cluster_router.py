@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apfproxy.http.grammar import HeadError
-from apfproxy.http.request_fields import FieldRules, UpstreamHosts
+from apfproxy.http.request_fields import FieldRules
 from apfproxy.http.request_head import parse_head
 from apfproxy.proxy.cluster_router import ClusterRouter, Route, normal_host
 from apfproxy.settings import AuthenticationSettings
@@ -24,7 +24,7 @@ HOSTS = ("a.test", "b.a.test", "*.a.test", "*.b.a.test", "*.test", "::1", "c")
 PREFIXES = (b"", b"/x", b"/x/y", b"/xy", b"/clusters/a")
 
 
-RULES = FieldRules(UpstreamHosts(b"", b""), AuthenticationSettings().credential_rules, 100, 1000)
+RULES = FieldRules(AuthenticationSettings().credential_rules, 100, 1000)
 
 
 def route(
