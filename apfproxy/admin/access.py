@@ -57,8 +57,6 @@ class Credentials:
         self.tls: ServerTls | None = None
         self.certificates: ClientCertificates | None = None
         self.asks_for_tokens = settings.admin_read_token_file is not None
-        paths = [settings.admin_read_token_file, settings.admin_token_file]
-        self._token_files = tuple(each for each in paths if each is not None)
         self._client_ca = tls.client_ca_file
         if tls.certificate_file is not None:
             cas = [TlsFile("adminTls.clientCaFile", each) for each in [self._client_ca] if each]
@@ -67,6 +65,8 @@ class Credentials:
             )
             self.tls = ServerTls(own, cas, section="adminTls")
             files.add(self.tls.paths, self._load_tls)
+        paths = filter(None, (settings.admin_read_token_file, settings.admin_token_file))
+        self._token_files = tuple(paths)
         if self.asks_for_tokens:
             files.add(self._token_files, self._load_tokens)
 
@@ -120,8 +120,10 @@ class AdminAccess:
 
     def refusal(self, request: web.Request) -> Refusal | None:
         credentials, transport = self._credentials, request.transport
-        if not credentials.are_asked_for or is_open(request.path) or is_over_unix(transport):
+        if not credentials.are_asked_for or is_open(request.path):
             return None
+        if transport and isinstance(transport.get_extra_info("sockname"), str | bytes):
+            return None  # it came over a Unix socket
         shown = request.headers.getall("Authorization", [])
         token = token_of(shown)
         if token is not None and credentials.have(token):
@@ -179,10 +181,6 @@ def parts_of(settings: Settings) -> object:
 
 def is_open(path: str) -> bool:
     return any(path == page or path.startswith(f"{page}/") for page in OPEN)
-
-
-def is_over_unix(transport: asyncio.BaseTransport | None) -> bool:
-    return transport is not None and isinstance(transport.get_extra_info("sockname"), str | bytes)
 
 
 def token_of(shown: Sequence[str]) -> bytes | None:

@@ -163,7 +163,9 @@ class AccessLog:
         else:
             self._lost += lines - (data.count(b"\n") - self._is_torn)
             self._is_torn = False
-            self._recover()
+            if self._failure is not None:
+                self._failure = None
+                log.warning("access log %s works again", self._path)
         self._cached_bytes += done
         if self._cached_bytes >= CACHED_BYTES:
             self._leave_cache()
@@ -195,11 +197,6 @@ class AccessLog:
         if self._failure is None:
             log.error("access log %s %s; lines are dropped until it works", self._path, problem)
         self._failure = f"{self._path} {problem}"
-
-    def _recover(self) -> None:
-        if self._failure is not None:
-            self._failure = None
-            log.warning("access log %s works again", self._path)
 
 
 def open_log(path: str) -> int:

@@ -387,7 +387,7 @@ def flow_schema_states(
             uid=stable_uid(schema),
             matching_precedence=schema.spec.matching_precedence,
             place=place,
-            kind=flow_kind(schema),
+            kind=KINDS.get(how := distinguished_by(schema), how),
             is_in_force=True,
         )
         for place, schema in enumerate(schemas)
@@ -402,11 +402,6 @@ def flow_schema_states(
         if counters is not None and counters.has_counted:
             fill(state, COUNTED, counters)
         yield state
-
-
-def flow_kind(schema: FlowSchema) -> str:
-    how = distinguished_by(schema)
-    return KINDS.get(how, how)
 
 
 def upstream_state(serving: ServingParts) -> UpstreamState:
