@@ -29,9 +29,10 @@ from apfproxy.settings import (
     Settings,
     UpstreamSettings,
 )
+from apfproxy.settings.change import nothing
 from apfproxy.settings.file import parse_settings
-from loadtest.certificates import Authority, Issued
-from tests.proxy.fakes import OK, Bench, FakeTransport, status
+from loadtest.certificates import Authority
+from tests.proxy.fakes import OK, Bench, FakeTransport, Tls, status
 from tests.support.clocks import VirtualClock
 from tests.support.credentials import basic, private_key, public_pem, sha256, signed, unsigned
 
@@ -47,10 +48,6 @@ OWN_TOKEN = "0123456789abcdef"  # noqa: S105 - of no server
 
 async def no_sleep(_seconds: float) -> None:
     """Wait for nothing."""
-
-
-def nothing() -> None:
-    """Do nothing."""
 
 
 def made(settings: Settings) -> Identities:
@@ -174,27 +171,8 @@ def test_own_token_that_expires(folder: Folder, caplog: pytest.LogCaptureFixture
     assert [("upstream.tokenFile", token, times)] == early.own_tokens()
 
 
-class Tls:
-    """TLS with a client that showed a certificate."""
-
-    def __init__(self, issued: Issued) -> None:
-        self._issued = issued
-
-    def getpeercert(self, *, binary_form: bool) -> bytes:
-        assert binary_form
-        return self._issued.der
-
-    def get_unverified_chain(self) -> list[bytes]:
-        return [self._issued.der]
-
-
 class Served(Bench):
-    """A data plane with all files, which are looked at when a test says so.
-
-    Attributes:
-        identities: Of those files.
-        own_changes: How often what the proxy is to the upstream has changed.
-    """
+    """A data plane with all files, which are looked at when a test says so."""
 
     identities: Identities
 
@@ -224,21 +202,21 @@ class Served(Bench):
         """See which files have changed; how many groups of them were read again."""
         return self.run(self.identities.files.check())
 
-    def who(self, client: FakeTransport, *lines: bytes) -> str:
-        """As whom the proxy forwards the client's request, or the code of its refusal."""
+    def forwarded(self, client: FakeTransport, *lines: bytes) -> tuple[bytes, str]:
+        """The head of a client's request at the upstream, and the status of the response."""
         self.send(client, b"GET /x HTTP/1.1\r\nHost: h\r\n%b\r\n" % b"".join(lines))
         sent = self.upstreams[0].take()
         if sent:
             self.send(self.upstreams[0], OK)
-        code = status(client.take()).decode()
-        user = sent.partition(b"Impersonate-User: ")[2].partition(b"\r\n")[0].decode()
-        return user or code
+        return sent, status(client.take()).decode()
+
+    def who(self, client: FakeTransport, *lines: bytes) -> str:
+        """The user of a forwarded request, or the status of its refusal."""
+        sent, code = self.forwarded(client, *lines)
+        return sent.partition(b"Impersonate-User: ")[2].partition(b"\r\n")[0].decode() or code
 
     def own_token(self, client: FakeTransport) -> str:
-        self.send(client, b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
-        sent = self.upstreams[0].take()
-        self.send(self.upstreams[0], OK)
-        client.take()
+        sent, _ = self.forwarded(client)
         return sent.partition(b"Authorization: Bearer ")[2].partition(b"\r\n")[0].decode()
 
 
@@ -273,13 +251,13 @@ CASES: dict[str, Case] = {
         "bob",
     ),
     "users.crt": (
-        lambda folder: (Tls(folder.users_ca.issue("carol")), b""),
+        lambda folder: (Tls(folder.users_ca.issue("carol").der), b""),
         "carol",
         lambda folder: reissue(folder, "users"),
         "401",
     ),
     "fronts.crt": (
-        lambda folder: (Tls(folder.fronts_ca.issue("front")), b"X-Remote-User: dave\r\n"),
+        lambda folder: (Tls(folder.fronts_ca.issue("front").der), b"X-Remote-User: dave\r\n"),
         "dave",
         lambda folder: reissue(folder, "fronts"),
         "401",
