@@ -8,7 +8,6 @@ judges what is asked, as `apfproxy explain` has it judge a request that stands o
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
@@ -202,7 +201,3 @@ def parse_header(text: str) -> tuple[str, str]:
 def header_in(headers: Headers, name: str) -> str:
     """The first value of a header, by its name in lower case; "" if there is none."""
     return next((value for each, value in headers if each == name), "")
-
-
-def explanation_json(explanation: Explanation) -> str:
-    return json.dumps(msgspec.to_builtins(explanation), indent=2)

@@ -46,17 +46,7 @@ from apfproxy.admin.state import (
     total_demand,
 )
 from apfproxy.fleet.ledger import LeaseState
-from apfproxy.flowcontrol.meters import (
-    DEMAND_RATIO_BOUNDS,
-    DURATION_BOUNDS_NS,
-    DURATION_BOUNDS_S,
-    QUEUE_LENGTH_BOUNDS,
-    RATIO_BOUNDS,
-    REQUEST_RATIO_BOUNDS,
-    SEAT_RATIO_BOUNDS,
-    SEATS_BOUNDS,
-    WATCH_COUNT_BOUNDS,
-)
+from apfproxy.flowcontrol import meters
 from apfproxy.upstream.counters import LATENCY_BOUNDS_NS
 
 if TYPE_CHECKING:
@@ -131,9 +121,9 @@ def by_code(answers: Mapping[str, int]) -> dict[str, int]:
 
 
 def coarser(times: Times) -> Times:
-    counts = [0] * (len(DURATION_BOUNDS_NS) + 1)
+    counts = [0] * (len(meters.DURATION_BOUNDS_NS) + 1)
     for bound_ns, count in zip((*LATENCY_BOUNDS_NS, inf), times.counts, strict=False):
-        counts[bisect_left(DURATION_BOUNDS_NS, bound_ns)] += count
+        counts[bisect_left(meters.DURATION_BOUNDS_NS, bound_ns)] += count
     return Times(counts=counts, sum=times.sum)
 
 
@@ -242,12 +232,12 @@ TABLE: Final[tuple[Family, ...]] = (
          "Least and largest virtual start S among the oldest requests of the queues"),
         ("next_discounted_s_bounds", r(5, 6),
          "Like next_s_bounds, each S less the assumed work that its queue has in execution"),
-        ("priority_level_request_utilization", REQUESTS_BY_PHASE, REQUEST_RATIO_BOUNDS, 1,
+        ("priority_level_request_utilization", REQUESTS_BY_PHASE, meters.REQUEST_RATIO_BOUNDS, 1,
          "Nanoseconds by requests that execute or wait, as a part of what there is room for"),
         ("priority_level_seat_utilization",
-         cases("phase", executing="meter.seats_in_use"), SEAT_RATIO_BOUNDS, 1,
+         cases("phase", executing="meter.seats_in_use"), meters.SEAT_RATIO_BOUNDS, 1,
          "Nanoseconds by seats in use, as a part of the concurrency limit"),
-        ("demand_seats", "meter.seat_demand", DEMAND_RATIO_BOUNDS, 1,
+        ("demand_seats", "meter.seat_demand", meters.DEMAND_RATIO_BOUNDS, 1,
          "Nanoseconds by seats in use or waited for, as a part of the current limit"),
     ),
     *of(clusters, FLOW_CONTROL,
@@ -255,7 +245,7 @@ TABLE: Final[tuple[Family, ...]] = (
          "Part of its target that each priority level not at a bound got last time"),
     ),
     *of(each(clusters, "usages", phase="phase", request_kind="kind"), FLOW_CONTROL,
-        ("read_vs_write_current_requests", "times", RATIO_BOUNDS, 1,
+        ("read_vs_write_current_requests", "times", meters.RATIO_BOUNDS, 1,
          "Nanoseconds by requests that execute or wait, as a part of the limit, by kind"),
     ),
     *of(FLOW_SCHEMAS, FLOW_CONTROL,
@@ -270,15 +260,16 @@ TABLE: Final[tuple[Family, ...]] = (
         ("request_dispatch_no_accommodation_total", "no_accommodation",
          "Times that a request was next but did not fit into the free seats"),
         ("rejected_requests_total", rejections, "Requests that got no seats, by reason"),
-        ("request_wait_duration_seconds", WAITS, DURATION_BOUNDS_S, NS_PER_S,
+        ("request_wait_duration_seconds", WAITS, meters.DURATION_BOUNDS_S, NS_PER_S,
          "Time in a queue, by whether the request was executed after it"),
-        ("request_execution_seconds", EXECUTIONS, DURATION_BOUNDS_S, NS_PER_S,
+        ("request_execution_seconds", EXECUTIONS, meters.DURATION_BOUNDS_S, NS_PER_S,
          "Time of execution; of a WATCH its initialization"),
-        ("request_queue_length_after_enqueue", "queue_length_after_enqueue", QUEUE_LENGTH_BOUNDS, 1,
+        ("request_queue_length_after_enqueue", "queue_length_after_enqueue",
+         meters.QUEUE_LENGTH_BOUNDS, 1,
          "Length of the queue that a request joined, itself included"),
-        ("work_estimated_seats", "work_estimated_seats", SEATS_BOUNDS, 1,
+        ("work_estimated_seats", "work_estimated_seats", meters.SEATS_BOUNDS, 1,
          "Most seats that a request was estimated to need at any stage"),
-        ("watch_count_samples", "watch_count", WATCH_COUNT_BOUNDS, 1,
+        ("watch_count_samples", "watch_count", meters.WATCH_COUNT_BOUNDS, 1,
          "Watches that a mutating request was estimated to notify"),
         skips_empty=True,
     ),
@@ -344,7 +335,8 @@ TABLE: Final[tuple[Family, ...]] = (
          "FlowSchemas that are ignored since the priority level they name does not exist"),
         ("endpoints", endpoint_states, "Servers behind, by how they are"),
         ("upstream_response_head_seconds",
-         one(lambda cluster: coarser(cluster.upstream.served.head_ns)), DURATION_BOUNDS_S, NS_PER_S,
+         one(lambda cluster: coarser(cluster.upstream.served.head_ns)),
+         meters.DURATION_BOUNDS_S, NS_PER_S,
          "Time from a request sent to the head of the upstream's answer"),
         ("flowcontrol_object_info", objects, "Objects by the UIDs that answers name them by"),
     ),
@@ -364,7 +356,7 @@ TABLE: Final[tuple[Family, ...]] = (
          "Final answers of a server behind, by class of their status code"),
         ("endpoint_failures_total", unless_zero(by("reason", "endpoint.served.failures")),
          "Requests that a server behind did not answer, and answers cut short, by how"),
-        ("endpoint_response_head_seconds", one(endpoint_heads), DURATION_BOUNDS_S, NS_PER_S,
+        ("endpoint_response_head_seconds", one(endpoint_heads), meters.DURATION_BOUNDS_S, NS_PER_S,
          "Time from a request sent to the head of the answer of a server behind"),
     ),
     *of(each(clusters, "reviews", kind="kind"), PREFIX,

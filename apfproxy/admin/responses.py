@@ -26,7 +26,7 @@ from apfproxy.base.address import LOCALHOST, is_loopback, name_in_host
 from apfproxy.http.grammar import accepted, weight_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import Iterable
 
     from aiohttp.typedefs import Handler
 
@@ -146,9 +146,11 @@ async def sliced_response(
     response = web.StreamResponse(headers=headers)
     with contextlib.suppress(ConnectionError):  # the client is gone, as aiohttp will see
         await response.prepare(request)
-        async for each in taking_turns(slices):
+        await turn()
+        for each in slices:
             if data := compressor.compress(each) if compressor else each:
                 await response.write(data)
+            await turn()
         if compressor:
             await response.write(compressor.flush())
         await response.write_eof()
@@ -159,15 +161,6 @@ async def turn() -> None:
     """Wait until it is one's turn to make a page or a slice: one in a turn of the loop."""
     async with _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         await asyncio.sleep(0)
-
-
-async def taking_turns(slices: Iterable[bytes]) -> AsyncIterator[bytes]:
-    iterator = iter(slices)
-    while True:
-        await turn()
-        if (each := next(iterator, None)) is None:
-            return
-        yield each
 
 
 async def page_file(request: web.Request, path: str = "") -> web.Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,6 @@ from apfproxy.admin.explain_page import (
     PATH,
     TOLD_APART,
     RawRequest,
-    explanation_json,
     header_in,
     parse_header,
     read_raw_request,
@@ -181,7 +181,7 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
         explanation = explained_by(admin, cluster, asked)
     explanation = msgspec.structs.replace(explanation, notes=explanation.notes + asked.notes)
     if output == "json":
-        click.echo(explanation_json(explanation))
+        click.echo(json.dumps(msgspec.to_builtins(explanation), indent=2))
     else:
         for line in explanation_lines(explanation, is_verbose=verbose):
             click.echo(line)
