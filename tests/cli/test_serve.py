@@ -11,13 +11,7 @@ from apfproxy.app import running
 from apfproxy.cli import serve as serve_module
 from apfproxy.cli.main import main
 from apfproxy.cli.serve import run
-from apfproxy.settings import (
-    Address,
-    EndpointSettings,
-    RebalanceSettings,
-    Settings,
-    UpstreamSettings,
-)
+from apfproxy.settings import Address, Settings, UpstreamSettings
 from apfproxy.settings.contradictions import as_preset
 from apfproxy.settings.file import parse_settings
 from tests.settings.cases import cases
@@ -59,7 +53,14 @@ FLAGS = """
 > upstream: {service: {namespace: a, name: b}}
 --upstream https://a --upstream-ca-file HERE --upstream-token-file HERE --no-rebalance
 > upstream: {url: https://a, tls: {caFile: HERE}, tokenFile: HERE, rebalance: {percentPerMinute: 0}}
+--settings GIVEN --upstream http://b:2
+> upstream: {url: http://b:2}
+--settings GIVEN --upstream-dns http://b:2
+> upstream: {dns: http://b:2}
+--settings GIVEN --no-rebalance
+> upstream: {endpoints: [{url: http://a:1, weight: 7}], rebalance: {percentPerMinute: 0}}
 """
+GIVEN = "upstream: {endpoints: [{url: 'http://a:1', weight: 7}]}\n"
 MORE_FLAGS = """
 --listen :80
 > downstream: {listen: ':80'}
@@ -109,39 +110,18 @@ MORE_FLAGS = """
         ),
     ],
 )
-def test_flags(served: list[Settings], flags: str, lines: list[str]) -> None:
-    """Each flag sets its setting as the settings file does; all others have their defaults."""
+def test_flags(served: list[Settings], tmp_path: Path, flags: str, lines: list[str]) -> None:
+    """Each flag sets its setting as the settings file does; all others are as before."""
+    given = tmp_path / "settings.yaml"
+    given.write_text(GIVEN)
+    flags = flags.replace("HERE", __file__).replace("GIVEN", str(given))
     text = "\n".join(lines).replace("HERE", __file__)
 
-    assert main(["serve", *flags.replace("HERE", __file__).split()]) == 0
+    assert main(["serve", *flags.split()]) == 0
     assert [as_preset(parse_settings(text.encode(), "f"))] == served
 
 
 A, B = Address(host="a", port=1), Address(host="b", port=2)
-
-
-@pytest.mark.parametrize(
-    ("flags", "upstream"),
-    [
-        ("--upstream http://b:2", UpstreamSettings(url=B)),
-        ("--upstream-dns http://b:2", UpstreamSettings(dns=B)),
-        (
-            "--no-rebalance",
-            UpstreamSettings(
-                endpoints=(EndpointSettings(url=A, weight=7),),
-                rebalance=RebalanceSettings(percent_per_minute=0),
-            ),
-        ),
-    ],
-)
-def test_flags_of_servers(
-    served: list[Settings], tmp_path: Path, flags: str, upstream: UpstreamSettings
-) -> None:
-    path = tmp_path / "settings.yaml"
-    path.write_text("upstream: {endpoints: [{url: 'http://a:1', weight: 7}]}\n")
-
-    assert main(["serve", "--settings", str(path), *flags.split()]) == 0
-    assert [Settings(upstream=upstream)] == served
 
 
 @pytest.mark.parametrize(
