@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from apfproxy.authn.upstream_api import UpstreamApi
 from apfproxy.settings import Address, EndpointAddress
+from tests.support.http_server import serving
 
 if TYPE_CHECKING:
     import ssl
@@ -73,24 +73,21 @@ async def scripted(
     host: str | None = None,
 ) -> AsyncIterator[tuple[ScriptedApi, UpstreamApi]]:
     script = ScriptedApi(answer)
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", script.handle)
-    server = TestServer(app, scheme="https" if server_ssl else "http")
-    await server.start_server(ssl=server_ssl)
-    address = Address(host=server.host, port=server.port or 0, is_tls=server_ssl is not None)
-    api = UpstreamApi(
-        lambda _: EndpointAddress(address=address),
-        ssl_context,
-        token,
-        max_concurrent,
-        timeout_s,
-        server_name=server_name,
-        host=host,
-        sleep=script.sleep,
-    )
-    try:
-        yield script, api
-    finally:
-        script.may_answer.set()
-        await api.close()
-        await server.close()
+    async with serving(script.handle, server_ssl) as url:
+        port, is_tls = int(url.rpartition(":")[2]), server_ssl is not None
+        address = Address(host="127.0.0.1", port=port, is_tls=is_tls)
+        api = UpstreamApi(
+            lambda _: EndpointAddress(address=address),
+            ssl_context,
+            token,
+            max_concurrent,
+            timeout_s,
+            server_name=server_name,
+            host=host,
+            sleep=script.sleep,
+        )
+        try:
+            yield script, api
+        finally:
+            script.may_answer.set()
+            await api.close()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
@@ -47,6 +46,7 @@ from tests.support.credentials import (
     public_pem,
     signed,
 )
+from tests.support.http_server import serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -238,15 +238,9 @@ class Issuer:
         self.arrived = asyncio.Event()
         self.asked: list[str] = []
         self.headers: dict[str, str] = {}
-        app = web.Application()
-        app.router.add_get("/{path:.*}", self._answer)
-        self.server = TestServer(app)
+        self.url = ""
 
-    @property
-    def url(self) -> str:
-        return str(self.server.make_url("")).rstrip("/")
-
-    async def _answer(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.Response:
         self.asked.append(request.path)
         self.headers = dict(request.headers)
         self.arrived.set()
@@ -267,14 +261,11 @@ class Issuer:
 @pytest.fixture
 async def issuer() -> AsyncIterator[Issuer]:
     issuer = Issuer()
-    await issuer.server.start_server()
-    issuer.documents = {
-        "/jwks": OLD_SET,
-        DISCOVERY: {"issuer": issuer.url, "jwks_uri": f"{issuer.url}/jwks"},
-    }
-    yield issuer
-    issuer.gate.set()
-    await issuer.server.close()
+    async with serving(issuer.answer) as url:
+        issuer.url = url
+        issuer.documents = {"/jwks": OLD_SET, DISCOVERY: {"issuer": url, "jwks_uri": f"{url}/jwks"}}
+        yield issuer
+        issuer.gate.set()
 
 
 @pytest.fixture
@@ -324,16 +315,14 @@ async def test_tls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*issued.write(tmp_path, "issuer"))
     issuer = Issuer()
-    await issuer.server.start_server(ssl=context)
     issuer.documents["/jwks"] = OLD_SET
-    trusting, wary = (
-        RemoteKeys(issuer.url, f"{issuer.url}/jwks", ca_file=ca.write(tmp_path, name))
-        for name, ca in (("ca", authority), ("other", other))
-    )
-    await trusting.refresh()
-    await wary.refresh()
-    assert issuer.url.startswith("https:")
-    await issuer.server.close()
+    async with serving(issuer.answer, context) as url:
+        trusting, wary = (
+            RemoteKeys(url, f"{url}/jwks", ca_file=ca.write(tmp_path, name))
+            for name, ca in (("ca", authority), ("other", other))
+        )
+        await trusting.refresh()
+        await wary.refresh()
 
     assert (["old"], "") == (kids(trusting), trusting.problem)
     assert [] == kids(wary)

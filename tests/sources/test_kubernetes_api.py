@@ -11,7 +11,6 @@ from unittest.mock import Mock
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from apfproxy.base.tls_files import Pem
 from apfproxy.sources import kubernetes_api
@@ -20,12 +19,13 @@ from apfproxy.sources.kubeconfig import ApiAccess
 from apfproxy.sources.kubernetes_api import SILENCE_S, KubernetesApi, KubernetesApiError
 from loadtest.certificates import Authority
 from tests.end_to_end.programs import free_port
+from tests.support.http_server import serving
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
-    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+    from tests.support.http_server import Handler
 
 PATH = "/apis/group/v1/things"
 TOKEN = "own-token"  # noqa: S105 - of no one
@@ -36,10 +36,8 @@ THING = '{"kind":"Thing"}'
 async def api_of(
     handler: Handler, prefix: str = "", *, silence_s: float = SILENCE_S
 ) -> AsyncIterator[KubernetesApi]:
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handler)
-    async with TestServer(app) as server:
-        access = ApiAccess(server=f"http://127.0.0.1:{server.port}{prefix}", token=TOKEN)
+    async with serving(handler) as url:
+        access = ApiAccess(server=f"{url}{prefix}", token=TOKEN)
         api = KubernetesApi(access.server, ApiCredentials(access), silence_s=silence_s)
         try:
             yield api
@@ -137,14 +135,8 @@ async def secure_server(
             names.append(request.get_extra_info("peercert")["subject"][0][0][1])
         return web.json_response({"name": "b"})
 
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    server = TestServer(app, scheme="https")
-    await server.start_server(ssl=context)
-    try:
-        yield f"https://127.0.0.1:{server.port}", names
-    finally:
-        await server.close()
+    async with serving(answer, context) as url:
+        yield url, names
 
 
 async def test_tls(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import logging
 import aiohttp
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.settings import FlowControlSettings, Settings
@@ -16,6 +15,7 @@ from apfproxy.sources import object_counts
 from apfproxy.sources.object_counts import CountsError, CountsParser, ObjectCounts
 from tests.end_to_end.programs import free_port
 from tests.support.clocks import until
+from tests.support.http_server import serving
 
 PAGE = b"""# HELP apiserver_resource_objects Number of stored objects
 # TYPE apiserver_resource_objects gauge
@@ -126,13 +126,10 @@ async def test_reading_a_server(caplog: pytest.LogCaptureFixture) -> None:
     async def respond(_request: web.Request) -> web.Response:
         return next(pending)
 
-    application = web.Application()
-    application.router.add_get("/metrics", respond)
     problems = []
-    async with TestServer(application) as server, aiohttp.ClientSession() as session:
-        url = str(server.make_url("/metrics?token=secret").with_user("u").with_password("p"))
-        sink = Sink(url)
-        shown = str(server.make_url("/metrics"))
+    async with serving(respond) as url, aiohttp.ClientSession() as session:
+        shown = f"{url}/metrics"
+        sink = Sink(f"{shown.replace('//', '//u:p@')}?token=secret")
         with caplog.at_level(logging.INFO, logger=object_counts.__name__):
             for _ in responses:
                 await sink.counts.read_once(session)
@@ -160,16 +157,13 @@ async def test_page_of_another_server() -> None:
         asked.append(request.path_qs)
         return web.Response(body=PAGE)
 
-    application = web.Application()
-    application.router.add_get("/metrics", respond)
-    async with TestServer(application) as server, aiohttp.ClientSession() as session:
+    async with serving(respond) as url, aiohttp.ClientSession() as session:
         gone = f"http://127.0.0.1:{free_port()}"
-        url = str(server.make_url("/"))
         counts = Sink(f"{gone}/metrics?a=b", gone, url).counts
         await counts.read_once(session)
         await counts.read_once(session)
         assert counts.problem is None
-        assert f"{url}metrics?a=b" == counts.url
+        assert f"{url}/metrics?a=b" == counts.url
     assert ["/metrics?a=b"] * 2 == asked
     async with aiohttp.ClientSession() as session:
         await counts.read_once(session)
