@@ -8,7 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apfproxy.authn.credentials import Verdict
@@ -111,14 +111,6 @@ async def test_algorithms(algorithm: str, is_named: bool) -> None:
     assert Verdict(JANE, 60) == tokens().check(token) == await tokens().review(token, ADDRESS)
 
 
-def bit_flipped(token: str, index: int) -> str:
-    parts = token.split(".")
-    middle = len(parts[index]) // 2
-    old = parts[index][middle]
-    parts[index] = parts[index][:middle] + ("A" if old != "A" else "B") + parts[index][middle + 1 :]
-    return ".".join(parts)
-
-
 GOOD = signed(CLAIMS)
 HEADER, PAYLOAD, SIGNATURE = GOOD.split(".")
 
@@ -128,12 +120,6 @@ HEADER, PAYLOAD, SIGNATURE = GOOD.split(".")
     [
         pytest.param("opaque-token", id="opaque"),
         pytest.param(f"{HEADER}.{PAYLOAD}", id="two-parts"),
-        pytest.param(f"{HEADER}.{PAYLOAD}.", id="no-signature"),
-        pytest.param(f"{HEADER}..{SIGNATURE}", id="no-payload"),
-        pytest.param(f"{GOOD}.", id="four-parts"),
-        pytest.param(f" {GOOD}", id="space-before"),
-        pytest.param(f"{GOOD}\n", id="line-after"),
-        pytest.param(f"{HEADER}.{PAYLOAD}=.{SIGNATURE}", id="padding"),
         pytest.param(f"{HEADER}.AB.{SIGNATURE}", id="bits-left-over"),
         pytest.param(f"{HEADER}.\ud800.{SIGNATURE}", id="half-a-character"),
         pytest.param(signed([CLAIMS]), id="payload-list"),
@@ -219,18 +205,32 @@ ATTACKER = private_key(number=666)
         pytest.param(
             signed_parts({"alg": "RS256"}, CLAIMS, RSA_KEY, "PS256"), id="claims-another-padding"
         ),
-        pytest.param(bit_flipped(GOOD, 2), id="signature-changed"),
         pytest.param(
             f"{HEADER}.{part({**CLAIMS, 'sub': 'root'})}.{SIGNATURE}", id="claims-changed"
         ),
-        pytest.param(f"{HEADER}.{PAYLOAD}.{part(bytes(64))}", id="signature-zero"),
-        pytest.param(f"{HEADER}.{PAYLOAD}.AB", id="signature-with-bits-left-over"),
     ],
 )
 def test_not_signed(token: str) -> None:
     expected = Verdict(None, UNVERIFIED_LIFETIME_S, "not signed by a key of the issuer")
 
     assert expected == tokens().check(token)
+
+
+PLACES = st.integers(0, len(GOOD))
+
+
+@given(
+    st.tuples(PLACES, PLACES | st.just(0), st.text("AB._=- \n", max_size=2)).map(
+        lambda edit: GOOD[: edit[0]] + edit[2] + GOOD[edit[0] + edit[1] :]
+    )
+)
+@example(f"{GOOD}\n")
+@example(f"{HEADER}.{PAYLOAD}=.{SIGNATURE}")
+@example(f"{HEADER}.{PAYLOAD}.")
+def test_any_edit(token: str) -> None:
+    """A good token with any change is no user's."""
+    if token != GOOD:
+        assert verdict_of(token).user is None
 
 
 def verdict_of(token: str, settings: JwtSettings = SETTINGS, now_s: float = NOW_S) -> Verdict:
