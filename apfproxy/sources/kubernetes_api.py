@@ -148,7 +148,7 @@ class KubernetesApi:
         content_type: str | None = None,
     ) -> Json:
         body = None if obj is None else msgspec.json.encode(obj)
-        async with self._exchange(method, path, query, LIMITS, body, content_type) as response:
+        async with self._exchange(method, path, query, LIMITS, body, content_type) as (_, response):
             return await _body_of(response, MAX_RESPONSE_BYTES)
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[Json | None, None]:
@@ -156,8 +156,8 @@ class KubernetesApi:
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_S, sock_read=self._silence_s
         )
-        async with self._exchange("GET", path, query, timeout) as response:
-            self._watches[response] = self.server
+        async with self._exchange("GET", path, query, timeout) as (server, response):
+            self._watches[response] = server
             yield None
             begun = bytearray()  # a line, without its end yet
             async for piece in response.content.iter_any():
@@ -208,28 +208,23 @@ class KubernetesApi:
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's, of several parts
         body: bytes | None = None,
         content_type: str | None = None,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request; its good response, for as long as the context lasts."""
-        server, response = self.server, None
+    ) -> AsyncIterator[tuple[str, aiohttp.ClientResponse]]:
+        """Send a request; the server and its good response, as long as the context lasts."""
+        server, response = "", None
         try:
-            authorization = await self.credentials.refresh()
             head = dict(JSON_HEAD)
-            if authorization is not None:
+            if (authorization := await self.credentials.refresh()) is not None:
                 head["Authorization"] = authorization
             if content_type is not None:
                 head["Content-Type"] = content_type
-            where = path, query, timeout
-            left = min(len(self._known()), MOST_ASKED)
-            while response is None:
-                self._turn()
-                server, left = self.server, left - 1
-                response = await self._ask(method, where, head, body, is_last=left <= 0)
+            options = {"data": body, "headers": head, "timeout": timeout}
+            server, response = await self._ask(method, path, query, options)
             async with response:
                 if response.status not in {HTTPStatus.OK, HTTPStatus.CREATED}:
                     if response.status == HTTPStatus.UNAUTHORIZED:
                         self.credentials.refused()
                     raise await _refusal(response)
-                yield response
+                yield server, response
         except OperatorError as error:
             raise KubernetesApiError(str(error)) from None
         except TimeoutError as error:
@@ -246,52 +241,48 @@ class KubernetesApi:
                 self._watches.pop(response, None)
 
     async def _ask(
-        self,
-        method: str,
-        where: tuple[str, Mapping[str, str], aiohttp.ClientTimeout],
-        head: dict[str, str],
-        body: bytes | None,
-        *,
-        is_last: bool,
-    ) -> aiohttp.ClientResponse | None:
-        """The response of the server that is asked now; None if another one may give a better one.
+        self, method: str, path: str, query: Mapping[str, str], options: dict[str, Any]
+    ) -> tuple[str, aiohttp.ClientResponse]:
+        """The first server that gives a good response, or the last one to ask, and the response.
 
-        TimeoutError, or one of EXCHANGE_ERRORS, if there is none, nor another one to ask.
+        TimeoutError, or one of EXCHANGE_ERRORS, if there is none.
         """
-        (path, query, limits), server = where, self.server
-        if self._session is None:
-            self._session = new_session()
-        name = self.credentials.server_name
-        if name is None and server != self._first:
-            name = self._others().get(server)
-        is_repeatable = method == "GET"
-        patience_s = self._patience_s if len(self._known()) > 1 else LONGEST_S
-        try:
-            async with asyncio.timeout(patience_s):
-                response = await self._session.request(
-                    method,
-                    yarl.URL(server).joinpath(path.lstrip("/"), encoded=True).with_query(query),
-                    data=body,
-                    headers=head,
-                    ssl=self.credentials.context or True,
-                    server_hostname=name,
-                    allow_redirects=False,
-                    timeout=limits,
-                )
-        except (TimeoutError, *EXCHANGE_ERRORS) as error:
-            self._failed(server)
-            if is_last or not (is_repeatable or isinstance(error, UNSENT)):
+        session = self._session = self._session or new_session()
+        left = min(len(self._known()), MOST_ASKED)
+        while True:
+            self._turn()
+            server, left = self.server, left - 1
+            may_repeat = method == "GET" and left > 0
+            name = self.credentials.server_name
+            if name is None and server != self._first:
+                name = self._others().get(server)
+            url = yarl.URL(server).joinpath(path.lstrip("/"), encoded=True).with_query(query)
+            try:
+                async with asyncio.timeout(
+                    self._patience_s if len(self._known()) > 1 else LONGEST_S
+                ):
+                    response = await session.request(
+                        method,
+                        url,
+                        ssl=self.credentials.context or True,
+                        server_hostname=name,
+                        allow_redirects=False,
+                        **options,
+                    )
+            except (TimeoutError, *EXCHANGE_ERRORS) as error:
+                self._failed(server)
+                if may_repeat or (left > 0 and isinstance(error, UNSENT)):
+                    continue
                 if isinstance(error, TimeoutError):
                     self._patience_s = min(2 * self._patience_s, LONGEST_S)
                 raise
-            return None
-        if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status in TURNED:
-            self._failed(server)
-            if is_repeatable and not is_last:
-                response.close()
-                return None
-        self._patience_s = PATIENCE_S
-        return response
+            if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status in TURNED:
+                self._failed(server)
+                if may_repeat:
+                    response.close()
+                    continue
+            self._patience_s = PATIENCE_S
+            return server, response
 
 
 async def _body_of(response: aiohttp.ClientResponse, max_bytes: int) -> Json:
