@@ -1,4 +1,4 @@
-"""API servers for clients that block: direct and behind the proxy, in a thread or restarted."""
+"""API servers for clients that block: behind the proxy, in a thread, or restarted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-DIRECT = "direct"
 PROXIED = "proxied"
 PROXIED_HTTP2 = "proxied-http2"
 WITHIN_S = 100
@@ -111,24 +110,22 @@ def in_thread(running: contextlib.AbstractAsyncContextManager[T]) -> Iterator[T]
 
 
 @contextlib.asynccontextmanager
-async def api_servers(folder: Path | None = None) -> AsyncIterator[dict[str, str]]:
-    """Servers of their own, direct and behind proxies: name to URL.
+async def api_servers(folder: Path) -> AsyncIterator[dict[str, str]]:
+    """Servers of their own behind proxies: name to URL.
 
     All of them run in one loop: connections of one process share a buffer.
     """
-    async with contextlib.AsyncExitStack() as stack:
-        direct, upstream = [await stack.enter_async_context(api_server()) for _ in range(2)]
-        proxied = await stack.enter_async_context(proxy(upstream))
-        urls = {DIRECT: url_of(direct), PROXIED: url_of(proxied)}
-        if folder is not None:
-            authority = Authority("servers")
-            authority.write(folder)
-            files = authority.issue("a", usage="server").write(folder, "server")
-            tls = DownstreamTlsSettings(certificate_file=files[0], key_file=files[1])
-            upstream = await stack.enter_async_context(api_server())
-            secure = await stack.enter_async_context(proxy(upstream, tls))
-            urls[PROXIED_HTTP2] = f"https://127.0.0.1:{secure}"
-        yield urls
+    authority = Authority("servers")
+    authority.write(folder)
+    files = authority.issue("a", usage="server").write(folder, "server")
+    tls = DownstreamTlsSettings(certificate_file=files[0], key_file=files[1])
+    async with (
+        api_server() as one,
+        proxy(one) as plain,
+        api_server() as other,
+        proxy(other, tls) as secure,
+    ):
+        yield {PROXIED: url_of(plain), PROXIED_HTTP2: f"https://127.0.0.1:{secure}"}
 
 
 class Restarted:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.end_to_end.api_servers import PROXIED, api_servers, in_thread
-from tests.end_to_end.kubectl import Targets, find_kubectl, minor_version
+from tests.end_to_end.api_servers import PROXIED_HTTP2, api_servers, in_thread
+from tests.end_to_end.kubectl import Kubectl, find_kubectl, minor_version
 from tests.end_to_end.programs import installed
 from tests.support.browser import chromium
 
@@ -43,30 +43,33 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def servers(certificates: Path) -> Iterator[dict[str, str]]:
-    """Three API servers, one behind the proxy, one behind it over HTTP/2: name to URL."""
+    """Two API servers, each behind a proxy, one of which speaks HTTP/2: name to URL."""
     with in_thread(api_servers(certificates)) as urls:
         yield urls
 
 
 @pytest.fixture(scope="session")
-def targets(
-    servers: dict[str, str], certificates: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Targets:
-    """A server direct, and one behind the proxy over HTTP/2: client libraries speak HTTP/1.1."""
-    urls = {name: url for name, url in servers.items() if name != PROXIED}
-    program = find_kubectl()
-    homes = tmp_path_factory.mktemp("kubectl")
-    cluster = {"certificate-authority": str(certificates / "ca.crt")}
+def kubectl_home(certificates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("kubectl")
     # Without a user kubectl asks for one where there is TLS.
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "it",
-        "clusters": [{"name": "it", "cluster": cluster}],
+        "clusters": [
+            {"name": "it", "cluster": {"certificate-authority": str(certificates / "ca.crt")}}
+        ],
         "users": [{"name": "it", "user": {"token": "a"}}],
         "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
     }
-    kubeconfig = homes / "kubeconfig"
-    kubeconfig.write_text(json.dumps(config))
-    variables = {"KUBECONFIG": str(kubeconfig)}
-    return Targets(program, minor_version(program, homes), urls, homes, variables)
+    (home / ".kube").mkdir()
+    (home / ".kube" / "config").write_text(json.dumps(config))
+    return home
+
+
+@pytest.fixture
+def kubectl(servers: dict[str, str], kubectl_home: Path, tmp_path: Path) -> Kubectl:
+    """A client of the proxy over HTTP/2: client libraries speak HTTP/1.1."""
+    program = find_kubectl()
+    minor = minor_version(program, kubectl_home)
+    return Kubectl(program, minor, servers[PROXIED_HTTP2], kubectl_home, tmp_path)

@@ -1,23 +1,23 @@
-"""kubectl for tests: one scenario, played against a server direct and behind the proxy."""
+"""kubectl for tests, without a configuration of the user's."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
 import signal
 import subprocess
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from tests.end_to_end.manifests import listed
 from tests.end_to_end.programs import installed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.end_to_end.manifests import Object
@@ -34,25 +34,9 @@ must not be run twice waits for input, which kubectl sends once its streams are 
 """
 ATTEMPTS = 5
 
-HIDES_OWNERS = 21
-"""From this minor version on `managedFields` are not shown."""
-OWNERS = re.compile(r"managed ?fields|\bf:|\bmanager: ", re.IGNORECASE)
-
-CHANGING = (
-    (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UID"),
-    (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "TIME"),
-    (re.compile(r"\b\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}\b"), "TIME"),
-    (re.compile(r"^([WIE])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ", re.MULTILINE), r"\1 "),
-    # What comes as the server sent it, by --raw, has no space there.
-    (re.compile(r"((?:resourceVersion|Resource Version)\"?: *\"?)\d+"), r"\1VERSION"),
-    (re.compile(r"(?<=\s)(?:\d+[smhdy]){1,2}(?=\s|$)"), "AGE"),
-    (re.compile(r"(\"serverAddress\":\")[^\"]+"), r"\1ADDRESS"),
-    (re.compile(r"((?:LIVE|MERGED)-)\d+"), r"\1N"),
-    (re.compile(r"((?:LIVE|MERGED)-N\S*\s)\d{4}-\d\d-\d\d .*"), r"\1TIME"),
-    # Columns are as wide as the ages in them; what follows + or - is indented.
-    (re.compile(r"(?<=[^\s+-]) {2,}"), "  "),
-)
-"""Holds what differs from run to run, and what stands for it in transcripts."""
+AGE = re.compile(r"(?<=\s)(?:\d+[smhdy]){1,2}(?=\s|$)")
+# Columns are as wide as the ages in them; what follows + or - is indented.
+SPACES = re.compile(r"(?<=[^\s+-]) {2,}")
 
 
 def find_kubectl() -> str:
@@ -60,6 +44,7 @@ def find_kubectl() -> str:
     return installed(os.environ.get(PROGRAM) or "kubectl")
 
 
+@functools.cache
 def minor_version(program: str, home: Path) -> int:
     text = subprocess.run(  # noqa: S603  kubectl
         [program, "version", "--client", "-o", "json"],
@@ -82,7 +67,7 @@ def environment(home: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Result:
-    """Holds what a command came to; a text, with what changes from run to run replaced."""
+    """The outcome of a command, whose columns are two spaces apart and have no ages."""
 
     command: tuple[str, ...]
     code: int
@@ -100,7 +85,6 @@ class Kubectl:
     home: Path
     folder: Path
     variables: dict[str, str] = field(default_factory=dict)
-    transcript: list[Result] = field(default_factory=list)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -125,11 +109,8 @@ class Kubectl:
             )
             if LOST_RACE not in done.stderr:
                 break
-        result = Result(
-            arguments, done.returncode, self._normal(done.stdout), self._normal(done.stderr)
-        )
-        self.transcript.append(replace(result, out=self._comparable(result.out)))
-        return result
+        out, err = (SPACES.sub("  ", AGE.sub("AGE", each)) for each in (done.stdout, done.stderr))
+        return Result(arguments, done.returncode, out, err)
 
     def __call__(self, *arguments: str, stdin: str = "", **variables: str) -> str:
         result = self.run(*arguments, stdin=stdin, **variables)
@@ -178,63 +159,3 @@ class Kubectl:
             finally:
                 limit.cancel()
                 process.send_signal(signal.SIGTERM)
-
-    def record(self, text: str) -> None:
-        self.transcript.append(Result((), 0, self._comparable(self._normal(text)), ""))
-
-    def _comparable(self, text: str) -> str:
-        """A text, without the order of fields' owners, which depends on the second."""
-        try:
-            obj = json.loads(text)
-        except ValueError:
-            is_shown = self.minor < HIDES_OWNERS and OWNERS.search(text)
-            return "(with the owners of fields)" if is_shown else text
-        if isinstance(obj, dict) and "managedFields" in obj.get("metadata", {}):
-            obj["metadata"]["managedFields"].sort(
-                key=lambda owner: [
-                    owner["manager"],
-                    owner["operation"],
-                    owner.get("subresource", ""),
-                ]
-            )
-            return json.dumps(obj)
-        return text
-
-    def _normal(self, text: str) -> str:
-        text = text.replace(self.server, "SERVER").replace(str(self.home), "HOME")
-        for pattern, stand_in in CHANGING:
-            text = pattern.sub(stand_in, text)
-        return text
-
-
-@dataclass(frozen=True)
-class Targets:
-    """Servers that a scenario is played against."""
-
-    program: str
-    minor: int
-    urls: dict[str, str]
-    homes: Path
-    variables: dict[str, str]
-
-    def clients(self, folder: Path) -> list[Kubectl]:
-        return [
-            Kubectl(self.program, self.minor, url, self._home(name), folder, self.variables)
-            for name, url in self.urls.items()
-        ]
-
-    def play(self, scenario: Callable[[Kubectl], None], folder: Path) -> None:
-        """Play a scenario against all servers at once, and compare what they answered."""
-        clients = self.clients(folder)
-        with ThreadPoolExecutor(len(clients)) as pool:
-            for done in [pool.submit(scenario, client) for client in clients]:
-                done.result()
-        first, *others = [client.transcript for client in clients]
-        for other in others:
-            for one, same in zip(first, other, strict=True):
-                assert one == same, f"{one.out}{one.err}\n--- and\n{same.out}{same.err}"
-
-    def _home(self, name: str) -> Path:
-        home = self.homes / name
-        home.mkdir(exist_ok=True)
-        return home

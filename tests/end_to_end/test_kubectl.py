@@ -1,4 +1,4 @@
-"""kubectl reads: each scenario against a server direct and behind the proxy, with equal answers."""
+"""kubectl reads, from the API server behind the proxy over HTTP/2."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from tests.end_to_end.manifests import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.end_to_end.kubectl import Kubectl, Targets
+    from tests.end_to_end.kubectl import Kubectl
 
 BUDGETS_V1 = 21
 """From this minor version on budgets of policy/v1 are described; before, of a version long gone."""
@@ -39,224 +37,195 @@ def rows(table: str) -> list[list[str]]:
     return [line.split() for line in table.splitlines()]
 
 
-def test_get_and_describe(targets: Targets, tmp_path: Path) -> None:
+def test_get_and_describe(kubectl: Kubectl) -> None:
     """Each kind has the columns that Kubernetes gives it, and is described in its own words."""
-
-    def scenario(kubectl: Kubectl) -> None:
-        inside = ("-n", "tables")
-        kubectl.create(
-            namespace("tables"),
-            level("tables"),
-            flow_schema("tables", "tables", 7000),
-            resource_slice("tables"),
-            budget("tables", "tables", "50%", app="tables"),
-            pod("tables", "tables", app="tables"),
-        )
-        kubectl("wait", "flowschema/tables", "--for=condition=Dangling=False")
-        schema = "NAME PRIORITYLEVEL MATCHINGPRECEDENCE DISTINGUISHERMETHOD AGE MISSINGPL"
-        assert [schema.split(), ["tables", "tables", "7000", "ByUser", "AGE", "False"]] == rows(
-            kubectl("get", "flowschema", "tables")
-        )
-        levels = "NAME TYPE NOMINALCONCURRENCYSHARES QUEUES HANDSIZE QUEUELENGTHLIMIT AGE"
-        assert [
-            levels.split(),
-            ["tables", "Limited", "5", "<none>", "<none>", "<none>", "AGE"],
-        ] == rows(kubectl("get", "prioritylevelconfiguration", "tables"))
-        assert [
-            ["NAME", "NODE", "DRIVER", "POOL", "AGE"],
-            ["tables", "node-a", "gpu.example.com", "node-a", "AGE"],
-        ] == rows(kubectl("get", "resourceslices", "tables"))
-        assert (
-            "NAME  MIN AVAILABLE  MAX UNAVAILABLE  ALLOWED DISRUPTIONS  AGE\n"
-            "tables  50%  N/A  0  AGE\n"
-        ) == kubectl("get", "pdb", "tables", *inside)
-        assert [POD_COLUMNS, ["tables", "0/1", "Pending", "0", "AGE"]] == rows(
-            kubectl("get", "pods", *inside)
-        )
-        assert ["<none>"] * 4 == rows(kubectl("get", "po", *inside, "-o", "wide"))[1][5:]
-        assert "app=tables" in kubectl("get", "po", *inside, "--show-labels")
-        assert [
-            ["NAME", "STATUS", "AGE", "METADATA.NAME"],
-            ["tables", "Active", "AGE", "tables"],
-        ] == rows(kubectl("get", "ns", "tables", "-L", "kubernetes.io/metadata.name"))
-        table = kubectl("get", "pdb,pods", *inside)
-        assert "poddisruptionbudget.policy/tables" in table
-        assert "pod/tables" in table
-        assert "tables" in kubectl("get", "all", *inside)
-        words = kubectl("describe", "flowschemas", "tables")
-        assert "Matching Precedence:  7000" in words
-        assert "Reason:  Found" in words
-        words = kubectl("describe", "prioritylevelconfigurations", "tables")
-        assert "Nominal Concurrency Shares:  5" in words
-        assert "Value:  80Gi" in kubectl("describe", "resourceslices", "tables")
-        words = kubectl("describe", "pods", "tables", *inside)
-        assert "Port:  80/TCP" in words
-        assert "QoS Class:  BestEffort" in words
-        assert "Status:  Active" in kubectl("describe", "namespaces", "tables")
-        kubectl("wait", "pdb/tables", "--for=condition=DisruptionAllowed=False", *inside)
-        if kubectl.minor < BUDGETS_V1:
-            assert NO_SUCH_RESOURCE == kubectl.fail("describe", "pdb", "tables", *inside)
-        else:
-            words = kubectl("describe", "pdb", "tables", *inside)
-            assert "Min available:  50%\nSelector:  app=tables\n" in words
-            assert "Desired:  0\n" in words
-
-    targets.play(scenario, tmp_path)
+    inside = ("-n", "tables")
+    kubectl.create(
+        namespace("tables"),
+        level("tables"),
+        flow_schema("tables", "tables", 7000),
+        resource_slice("tables"),
+        budget("tables", "tables", "50%", app="tables"),
+        pod("tables", "tables", app="tables"),
+    )
+    kubectl("wait", "flowschema/tables", "--for=condition=Dangling=False")
+    schema = "NAME PRIORITYLEVEL MATCHINGPRECEDENCE DISTINGUISHERMETHOD AGE MISSINGPL"
+    assert [schema.split(), ["tables", "tables", "7000", "ByUser", "AGE", "False"]] == rows(
+        kubectl("get", "flowschema", "tables")
+    )
+    levels = "NAME TYPE NOMINALCONCURRENCYSHARES QUEUES HANDSIZE QUEUELENGTHLIMIT AGE"
+    assert [
+        levels.split(),
+        ["tables", "Limited", "5", "<none>", "<none>", "<none>", "AGE"],
+    ] == rows(kubectl("get", "prioritylevelconfiguration", "tables"))
+    assert [
+        ["NAME", "NODE", "DRIVER", "POOL", "AGE"],
+        ["tables", "node-a", "gpu.example.com", "node-a", "AGE"],
+    ] == rows(kubectl("get", "resourceslices", "tables"))
+    assert (
+        "NAME  MIN AVAILABLE  MAX UNAVAILABLE  ALLOWED DISRUPTIONS  AGE\ntables  50%  N/A  0  AGE\n"
+    ) == kubectl("get", "pdb", "tables", *inside)
+    assert [POD_COLUMNS, ["tables", "0/1", "Pending", "0", "AGE"]] == rows(
+        kubectl("get", "pods", *inside)
+    )
+    assert ["<none>"] * 4 == rows(kubectl("get", "po", *inside, "-o", "wide"))[1][5:]
+    assert "app=tables" in kubectl("get", "po", *inside, "--show-labels")
+    assert [
+        ["NAME", "STATUS", "AGE", "METADATA.NAME"],
+        ["tables", "Active", "AGE", "tables"],
+    ] == rows(kubectl("get", "ns", "tables", "-L", "kubernetes.io/metadata.name"))
+    table = kubectl("get", "pdb,pods", *inside)
+    assert "poddisruptionbudget.policy/tables" in table
+    assert "pod/tables" in table
+    assert "tables" in kubectl("get", "all", *inside)
+    words = kubectl("describe", "flowschemas", "tables")
+    assert "Matching Precedence:  7000" in words
+    assert "Reason:  Found" in words
+    words = kubectl("describe", "prioritylevelconfigurations", "tables")
+    assert "Nominal Concurrency Shares:  5" in words
+    assert "Value:  80Gi" in kubectl("describe", "resourceslices", "tables")
+    words = kubectl("describe", "pods", "tables", *inside)
+    assert "Port:  80/TCP" in words
+    assert "QoS Class:  BestEffort" in words
+    assert "Status:  Active" in kubectl("describe", "namespaces", "tables")
+    kubectl("wait", "pdb/tables", "--for=condition=DisruptionAllowed=False", *inside)
+    if kubectl.minor < BUDGETS_V1:
+        assert NO_SUCH_RESOURCE == kubectl.fail("describe", "pdb", "tables", *inside)
+    else:
+        words = kubectl("describe", "pdb", "tables", *inside)
+        assert "Min available:  50%\nSelector:  app=tables\n" in words
+        assert "Desired:  0\n" in words
 
 
-def test_get_what_is_selected(targets: Targets, tmp_path: Path) -> None:
-    def scenario(kubectl: Kubectl) -> None:
-        kubectl.create(
-            *(namespace(f"choice-{letter}") for letter in "ab"),
-            pod("first", "choice-a", tier="front", of="choice"),
-            pod("second", "choice-a", tier="back", of="choice"),
-            pod("third", "choice-b", tier="back", of="choice"),
-            resource_slice("choice-1", "choice-node", of="choice"),
-            resource_slice("choice-2", "other-node", of="choice"),
-        )
+def test_get_what_is_selected(kubectl: Kubectl) -> None:
+    kubectl.create(
+        *(namespace(f"choice-{letter}") for letter in "ab"),
+        pod("first", "choice-a", tier="front", of="choice"),
+        pod("second", "choice-a", tier="back", of="choice"),
+        pod("third", "choice-b", tier="back", of="choice"),
+        resource_slice("choice-1", "choice-node", of="choice"),
+        resource_slice("choice-2", "other-node", of="choice"),
+    )
 
-        def names(*arguments: str) -> list[str]:
-            text = kubectl("get", *arguments, "-o", "name", "-l", "of=choice")
-            return [line.partition("/")[2] for line in text.splitlines()]
+    def names(*arguments: str) -> list[str]:
+        text = kubectl("get", *arguments, "-o", "name", "-l", "of=choice")
+        return [line.partition("/")[2] for line in text.splitlines()]
 
-        def labelled(selector: str) -> list[str]:
-            return kubectl("get", "pods", "-A", "-l", selector, "-o", "name").split()
+    def labelled(selector: str) -> list[str]:
+        return kubectl("get", "pods", "-A", "-l", selector, "-o", "name").split()
 
-        assert ["first", "second", "third"] == names("pods", "-A")
-        assert ["first", "second"] == names("pods", "-n", "choice-a")
-        assert ["third"] == names("pods", "-A", "--field-selector", "metadata.name=third")
-        assert ["third"] == names("pods", "-A", "--field-selector=metadata.namespace!=choice-a")
-        assert [] == names("pods", "-A", "--field-selector", "status.phase=Running")
-        assert ["choice-1"] == names(
-            "resourceslices", "--field-selector", "spec.nodeName=choice-node"
-        )
-        assert ["pod/second", "pod/third"] == labelled("of=choice,tier in (back,side)")
-        assert ["pod/first"] == labelled("of=choice,tier!=back")
-        assert [] == labelled("of=choice,!tier")
-        table = rows(kubectl("get", "pods", "-A", "-l", "of=choice"))
-        assert ["NAMESPACE", "choice-a", "choice-a", "choice-b"] == [row[0] for row in table]
-        assert "No resources found in choice-b namespace.\n" == (
-            kubectl.run("get", "pods", "-n", "choice-b", "-l", "none=here").err
-        )
-        assert "field label not supported: spec.color\n" in (
-            kubectl.fail("get", "pods", "--field-selector", "spec.color=red")
-        )
-        assert "unable to parse requirement" in kubectl.fail("get", "pods", "-l", "a in (")
-
-    targets.play(scenario, tmp_path)
+    assert ["first", "second", "third"] == names("pods", "-A")
+    assert ["first", "second"] == names("pods", "-n", "choice-a")
+    assert ["third"] == names("pods", "-A", "--field-selector", "metadata.name=third")
+    assert ["third"] == names("pods", "-A", "--field-selector=metadata.namespace!=choice-a")
+    assert [] == names("pods", "-A", "--field-selector", "status.phase=Running")
+    assert ["choice-1"] == names("resourceslices", "--field-selector", "spec.nodeName=choice-node")
+    assert ["pod/second", "pod/third"] == labelled("of=choice,tier in (back,side)")
+    assert ["pod/first"] == labelled("of=choice,tier!=back")
+    assert [] == labelled("of=choice,!tier")
+    table = rows(kubectl("get", "pods", "-A", "-l", "of=choice"))
+    assert ["NAMESPACE", "choice-a", "choice-a", "choice-b"] == [row[0] for row in table]
+    assert "No resources found in choice-b namespace.\n" == (
+        kubectl.run("get", "pods", "-n", "choice-b", "-l", "none=here").err
+    )
+    assert "field label not supported: spec.color\n" in (
+        kubectl.fail("get", "pods", "--field-selector", "spec.color=red")
+    )
+    assert "unable to parse requirement" in kubectl.fail("get", "pods", "-l", "a in (")
 
 
-def test_explain(targets: Targets, tmp_path: Path) -> None:
-    def scenario(kubectl: Kubectl) -> None:
-        for words, expected in (
-            ("flowschema.spec", "matchingPrecedence"),
-            ("pdb --recursive", "maxUnavailable"),
-            ("pod.spec.containers", "imagePullPolicy"),
-            ("resourceslice.spec.devices.capacity", "value"),
-            ("pod.metadata.labels", "map[string]string"),
-            ("flowschema --api-version=flowcontrol.apiserver.k8s.io/v1beta3", "v1beta3"),
-        ):
-            explained = kubectl("explain", *words.split())
-            assert expected in explained
-            assert "DESCRIPTION:" in explained
-        assert 'field "colour" does not exist' in kubectl.fail("explain", "pod.spec.colour")
-        assert "gizmo" in kubectl.fail("explain", "gizmo")
-
-    targets.play(scenario, tmp_path)
+def test_explain(kubectl: Kubectl) -> None:
+    for words, expected in (
+        ("flowschema.spec", "matchingPrecedence"),
+        ("pdb --recursive", "maxUnavailable"),
+        ("pod.spec.containers", "imagePullPolicy"),
+        ("resourceslice.spec.devices.capacity", "value"),
+        ("pod.metadata.labels", "map[string]string"),
+        ("flowschema --api-version=flowcontrol.apiserver.k8s.io/v1beta3", "v1beta3"),
+    ):
+        explained = kubectl("explain", *words.split())
+        assert expected in explained
+        assert "DESCRIPTION:" in explained
+    assert 'field "colour" does not exist' in kubectl.fail("explain", "pod.spec.colour")
+    assert "gizmo" in kubectl.fail("explain", "gizmo")
 
 
-def test_discovery(targets: Targets, tmp_path: Path) -> None:
-
-    def scenario(kubectl: Kubectl) -> None:
-        served = {kind.resource for kind in KINDS}
-        assert served == set(kubectl("api-resources", "-o", "name").split())
-        assert "poddisruptionbudgets.policy\n" == kubectl(
-            "api-resources", "--api-group=policy", "-o", "name"
-        )
-        wide = kubectl("api-resources", "--namespaced=true", "-o", "wide")
-        assert ["pods", "po", "v1", "true", "Pod"] == next(
-            row for row in rows(wide) if row[0] == "pods"
-        )[:5]
-        versions = {kind.api_version(each.name) for kind in KINDS for each in kind.versions}
-        assert sorted(versions) == kubectl("api-versions").split()
-        assert ("1", "36") == (
-            kubectl.json("version")["serverVersion"]["major"],
-            kubectl.json("version")["serverVersion"]["minor"],
-        )
-        # It lists services of kube-system, which no server without services has.
-        assert 'the server doesn\'t have a resource type "services"' in kubectl.fail("cluster-info")
-        assert "ok" == kubectl("get", "--raw", "/readyz")
-        assert "APIVersions" == json.loads(kubectl("get", "--raw", "/api"))["kind"]
-
-    targets.play(scenario, tmp_path)
+def test_discovery(kubectl: Kubectl) -> None:
+    served = {kind.resource for kind in KINDS}
+    assert served == set(kubectl("api-resources", "-o", "name").split())
+    assert "poddisruptionbudgets.policy\n" == kubectl(
+        "api-resources", "--api-group=policy", "-o", "name"
+    )
+    wide = kubectl("api-resources", "--namespaced=true", "-o", "wide")
+    assert ["pods", "po", "v1", "true", "Pod"] == next(
+        row for row in rows(wide) if row[0] == "pods"
+    )[:5]
+    versions = {kind.api_version(each.name) for kind in KINDS for each in kind.versions}
+    assert sorted(versions) == kubectl("api-versions").split()
+    assert ("1", "36") == (
+        kubectl.json("version")["serverVersion"]["major"],
+        kubectl.json("version")["serverVersion"]["minor"],
+    )
+    # It lists services of kube-system, which no server without services has.
+    assert 'the server doesn\'t have a resource type "services"' in kubectl.fail("cluster-info")
+    assert "ok" == kubectl("get", "--raw", "/readyz")
+    assert "APIVersions" == json.loads(kubectl("get", "--raw", "/api"))["kind"]
 
 
-def test_auth(targets: Targets, tmp_path: Path) -> None:
+def test_auth(kubectl: Kubectl) -> None:
     """Everybody may do everything, and is who the request says, in however many groups."""
-
-    def scenario(kubectl: Kubectl) -> None:
-        assert "yes\n" == kubectl("auth", "can-i", "delete", "pods", "-n", "kube-system")
-        assert ["*.*", "[]", "[]", "[*]"] in rows(kubectl("auth", "can-i", "--list"))
-        if kubectl.minor >= WHOAMI:
-            assert ["Username", "system:anonymous"] in rows(kubectl("auth", "whoami"))
-
-    targets.play(scenario, tmp_path)
-    direct = targets.clients(tmp_path)[0]
-    if direct.minor >= WHOAMI:
+    assert "yes\n" == kubectl("auth", "can-i", "delete", "pods", "-n", "kube-system")
+    assert ["*.*", "[]", "[]", "[*]"] in rows(kubectl("auth", "can-i", "--list"))
+    if kubectl.minor >= WHOAMI:
+        assert ["Username", "system:anonymous"] in rows(kubectl("auth", "whoami"))
+    if kubectl.minor >= WHOAMI:
         groups = [f"g{number}" for number in range(200)]
         flags = ["--as=ann", "--as-uid=7", *(f"--as-group={group}" for group in groups)]
         assert {"username": "ann", "uid": "7", "groups": [*groups, "system:authenticated"]} == (
-            direct.json("auth", "whoami", *flags)["status"]["userInfo"]
+            kubectl.json("auth", "whoami", *flags)["status"]["userInfo"]
         )
 
 
-def test_watch(targets: Targets, tmp_path: Path) -> None:
-    def scenario(kubectl: Kubectl) -> None:
-        kubectl.create(namespace("watched"), pod("one", "watched"))
-        watch = ("get", "pods", "-n", "watched", "--watch")
-        template = "jsonpath={.type} {.object.metadata.name} {.object.metadata.labels}{'\\n'}"
-        with (
-            kubectl.running(*watch, "-o", "name") as names,
-            kubectl.running(*watch) as table,
-            kubectl.running(*watch, "--output-watch-events", "-o", template) as events,
-        ):
-            assert "pod/one\n" == names.readline()
-            assert POD_COLUMNS == table.readline().split()
-            assert ["one", "0/1", "Pending", "0"] == table.readline().split()[:4]
-            assert "ADDED one" == events.readline().strip()
-            kubectl.create(pod("two", "watched"))
-            assert "pod/two\n" == names.readline()
-            assert ["two", "0/1", "Pending", "0"] == table.readline().split()[:4]
-            assert "ADDED two" == events.readline().strip()
-            kubectl("label", "pod", "-n", "watched", "two", "a=b")
-            assert "pod/two\n" == names.readline()
-            assert ["two", "0/1", "Pending", "0"] == table.readline().split()[:4]
-            assert 'MODIFIED two {"a":"b"}' == events.readline().strip()
-            kubectl("delete", "pod", "-n", "watched", "two")
-            # A pod without a node is marked for deletion, then goes at once.
-            assert ["pod/two\n", "pod/two\n"] == [names.readline(), names.readline()]
-            assert ["MODIFIED", "DELETED"] == [events.readline().split()[0] for _ in "ab"]
-
-    targets.play(scenario, tmp_path)
+def test_watch(kubectl: Kubectl) -> None:
+    kubectl.create(namespace("watched"), pod("one", "watched"))
+    watch = ("get", "pods", "-n", "watched", "--watch")
+    template = "jsonpath={.type} {.object.metadata.name} {.object.metadata.labels}{'\\n'}"
+    with (
+        kubectl.running(*watch, "-o", "name") as names,
+        kubectl.running(*watch) as table,
+        kubectl.running(*watch, "--output-watch-events", "-o", template) as events,
+    ):
+        assert "pod/one\n" == names.readline()
+        assert POD_COLUMNS == table.readline().split()
+        assert ["one", "0/1", "Pending", "0"] == table.readline().split()[:4]
+        assert "ADDED one" == events.readline().strip()
+        kubectl.create(pod("two", "watched"))
+        assert "pod/two\n" == names.readline()
+        assert ["two", "0/1", "Pending", "0"] == table.readline().split()[:4]
+        assert "ADDED two" == events.readline().strip()
+        kubectl("label", "pod", "-n", "watched", "two", "a=b")
+        assert "pod/two\n" == names.readline()
+        assert ["two", "0/1", "Pending", "0"] == table.readline().split()[:4]
+        assert 'MODIFIED two {"a":"b"}' == events.readline().strip()
+        kubectl("delete", "pod", "-n", "watched", "two")
+        # A pod without a node is marked for deletion, then goes at once.
+        assert ["pod/two\n", "pod/two\n"] == [names.readline(), names.readline()]
+        assert ["MODIFIED", "DELETED"] == [events.readline().split()[0] for _ in "ab"]
 
 
-def test_wait(targets: Targets, tmp_path: Path) -> None:
+def test_wait(kubectl: Kubectl) -> None:
     """One waits for conditions, for fields and for the end of objects."""
-
-    def scenario(kubectl: Kubectl) -> None:
-        kubectl.create(flow_schema("waiting", "waiting"))
-        wait = ("wait", "flowschema/waiting", "--timeout=20s")
-        assert "condition met" in kubectl(*wait, "--for=condition=Dangling")
-        with kubectl.running(*wait, "--for=condition=Dangling=False") as words:
-            kubectl.create(level("waiting"))
-            assert words.readline().endswith("/waiting condition met\n")
-        if kubectl.minor >= WAIT_JSONPATH:
-            kubectl(*wait, "--for=jsonpath={.spec.matchingPrecedence}=5000")
-        assert "timed out waiting for the condition" in kubectl.fail(
-            *wait[:2], "--timeout=200ms", "--for=condition=Ready"
-        )
-        with kubectl.running(*wait, "--for=delete") as words:
-            kubectl("delete", "flowschema", "waiting")
-            words.read()
-
-    targets.play(scenario, tmp_path)
+    kubectl.create(flow_schema("waiting", "waiting"))
+    wait = ("wait", "flowschema/waiting", "--timeout=20s")
+    assert "condition met" in kubectl(*wait, "--for=condition=Dangling")
+    with kubectl.running(*wait, "--for=condition=Dangling=False") as words:
+        kubectl.create(level("waiting"))
+        assert words.readline().endswith("/waiting condition met\n")
+    if kubectl.minor >= WAIT_JSONPATH:
+        kubectl(*wait, "--for=jsonpath={.spec.matchingPrecedence}=5000")
+    assert "timed out waiting for the condition" in kubectl.fail(
+        *wait[:2], "--timeout=200ms", "--for=condition=Ready"
+    )
+    with kubectl.running(*wait, "--for=delete") as words:
+        kubectl("delete", "flowschema", "waiting")
+        words.read()
