@@ -101,12 +101,12 @@ async def test_short_memory_closes_idle_connections(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("limit", "said", "most"),
+    ("limit", "descriptors", "said", "most", "of_upstream"),
     [
-        (5000, ["at most 372 connections of clients at once, not 5000"], 372),
-        (300, [], 300),
-        (LimitSettings().max_connections, [], 372),
-        (None, [], 372),
+        (5000, 1000, ["at most 372 connections of clients at once, not 5000"], 372, 372),
+        (300, 1000, [], 300, 444),
+        (LimitSettings().max_connections, 1000, [], 372, 372),
+        (None, 296, [], 20, 20),
     ],
 )
 @on_uvloop
@@ -114,22 +114,20 @@ async def test_descriptors(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     limit: int | None,
+    descriptors: int,
     said: list[str],
     most: int,
+    of_upstream: int,
 ) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (1000, 1000))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
     setup = Setup().with_downstream(limits=LimitSettings(max_connections=limit))
     async with running(setup) as scene:
-        assert most == scene.process.server.max_connections
-        assert said == [message.partition(":")[0] for message in caplog.messages]
-
-
-@on_uvloop
-async def test_descriptors_for_the_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (296, 296))
-    async with running() as scene:
         settings = scene.process.cluster.served.pool._settings  # noqa: SLF001  nothing else tells
-        assert (20, 20) == (scene.process.server.max_connections, settings.max_connections)
+        assert (most, of_upstream) == (
+            scene.process.server.max_connections,
+            settings.max_connections,
+        )
+        assert said == [message.partition(":")[0] for message in caplog.messages]
 
 
 @on_uvloop
@@ -151,7 +149,6 @@ async def test_stop_cuts_everything() -> None:
 @on_uvloop
 async def test_drain_lets_requests_end() -> None:
     async with running(ONE_SEAT) as scene:
-        port = scene.process.port
         idle, silent = await scene.take_seat(), await connected(scene)
         await idle.end()
         watches = [await streaming(scene, WATCH) for _ in range(5)]
@@ -166,15 +163,16 @@ async def test_drain_lets_requests_end() -> None:
         for watch in watches:
             assert LAST_CHUNK == await watch.client.read_to_end()
         with pytest.raises(ConnectionRefusedError):
-            await Peer.connect(port)
+            await Peer.connect(scene.process.port)
         assert not draining.done()
-        await busy.arrival.peer.send(OK)
+        arrival = busy.arrival
         for client in (busy.client, *waiting):
-            if client is not busy.client:
-                await (await scene.upstream.next_request()).peer.send(OK)
+            await arrival.peer.send(OK)
             answer = await client.read_answer()
             assert (b"ok", b"close") == (answer.body, answer.value(b"connection"))
             assert await client.is_at_end()
+            if client is not waiting[-1]:
+                arrival = await scene.upstream.next_request()
         scene.close_clients()
         async with asyncio.timeout(WAIT_S):
             await draining
