@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from apfproxy.objects.decode import decode_documents
+from tests.support.objects import flow_schema, priority_level
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from apfproxy.objects.types import FlowControlObject
 
 HANDSHAKE = (
     b"Connection: Upgrade\r\n",
@@ -121,94 +130,76 @@ GARBAGE = b"\x16\x03\x01 not HTTP at all\r\n\r\n"
 BY_LINE = {(each.method, each.target): each for each in REQUESTS}
 assert len(BY_LINE) == len(REQUESTS)
 
-_LEVELS = """
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: PriorityLevelConfiguration
-metadata: {{name: normal}}
-spec: {normal}
----
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: PriorityLevelConfiguration
-metadata: {{name: refusing}}
-spec:
-  type: Limited
-  limited: {{nominalConcurrencyShares: 1, lendablePercent: 100, limitResponse: {{type: Reject}}}}
----
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: PriorityLevelConfiguration
-metadata: {{name: banned, annotations: {{apfproxy.io/ban: "true"}}}}
-spec:
-  type: Limited
-  limited: {{nominalConcurrencyShares: 0, limitResponse: {{type: Reject}}}}
----
-"""
-_SCHEMA = """
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: FlowSchema
-metadata: {{name: {name}, annotations: {{{additions}}}}}
-spec:
-  matchingPrecedence: {precedence}
-  priorityLevelConfiguration: {{name: {level}}}
-  distinguisherMethod: {{type: ByUser}}
-  rules:
-  - subjects: [{{kind: User, user: {{name: "*"}}}}]
-    nonResourceRules: [{{verbs: ["*"], nonResourceURLs: {urls}}}]
-    resourceRules:
-    - {{verbs: ["*"], apiGroups: {groups}, resources: ["*"], clusterScope: true, namespaces: ["*"]}}
----
-"""
-QUEUED = """
-  type: Limited
-  limited:
-    nominalConcurrencyShares: {shares}
-    lendablePercent: {lendable}
-    limitResponse:
-      type: Queue
-      queuing: {{queues: {queues}, handSize: {hand}, queueLengthLimit: {length}}}
-"""
+REJECT = {"type": "Reject"}
+ANY_USER = {"kind": "User", "user": {"name": "*"}}
+Json = dict[str, Any]
 
 
-def _schema(name: str, precedence: int, level: str, additions: str, urls: str, groups: str) -> str:
-    return _SCHEMA.format(
-        name=name, precedence=precedence, level=level, additions=additions, urls=urls, groups=groups
+def queued(queues: int, hand: int, length: int, lendable: int = 0) -> Json:
+    queuing = {"queues": queues, "handSize": hand, "queueLengthLimit": length}
+    return {
+        "nominalConcurrencyShares": 100_000,
+        "lendablePercent": lendable,
+        "limitResponse": {"type": "Queue", "queuing": queuing},
+    }
+
+
+def rejecting(shares: int, lendable: int = 0) -> Json:
+    return {
+        "nominalConcurrencyShares": shares,
+        "lendablePercent": lendable,
+        "limitResponse": REJECT,
+    }
+
+
+def schema(
+    name: str, precedence: int, level: str, url: str, group: str = "nowhere", **additions: str
+) -> Json:
+    everything = {"verbs": ["*"], "apiGroups": [group], "resources": ["*"], "namespaces": ["*"]}
+    rule = {
+        "subjects": [ANY_USER],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": [url]}],
+        "resourceRules": [{**everything, "clusterScope": True}],
+    }
+    return flow_schema(
+        name,
+        matchingPrecedence=precedence,
+        priorityLevelConfiguration={"name": level},
+        distinguisherMethod={"type": "ByUser"},
+        rules=[rule],
+    ) | annotated(name, **additions)
+
+
+def annotated(name: str, **additions: str) -> Json:
+    notes = {f"apfproxy.io/{key.replace('_', '-')}": value for key, value in additions.items()}
+    return {"metadata": {"name": name, "annotations": notes}}
+
+
+def configuration(
+    normal: Json, level: str = "normal", **additions: str
+) -> Sequence[FlowControlObject]:
+    objects = (
+        priority_level("normal", limited=normal),
+        priority_level("refusing", limited=rejecting(1, 100)),
+        priority_level("banned", limited=rejecting(0)) | annotated("banned", ban="true"),
+        schema("refusing", 10, "refusing", "/refusing"),
+        schema("banned", 11, "banned", "/banned"),
+        schema("rated", 12, level, "/rated", request_rate="1", request_burst="2"),
+        schema("limited", 13, level, "/limited/*", "limited", long_running_limit="1"),
+        schema("exempt-too", 14, "exempt", "/exempt"),
+        schema("normal", 100, level, "*", "*", **additions),
     )
+    decoded = decode_documents(b"\n---\n".join(map(msgspec.json.encode, objects)), "objects.yaml")
+    assert not decoded.problems
+    return decoded.objects
 
 
-def configuration(normal: str, level: str = "normal", additions: str = "") -> str:
-    nowhere = '["nowhere"]'
-    return "".join((
-        _LEVELS.format(normal=normal),
-        _schema("refusing", 10, "refusing", "", '["/refusing"]', nowhere),
-        _schema("banned", 11, "banned", "", '["/banned"]', nowhere),
-        _schema(
-            "rated", 12, level,
-            'apfproxy.io/request-rate: "1", apfproxy.io/request-burst: "2"', '["/rated"]', nowhere,
-        ),
-        _schema(
-            "limited", 13, level, 'apfproxy.io/long-running-limit: "1"', '["/limited/*"]',
-            '["limited"]',
-        ),
-        _schema("exempt-too", 14, "exempt", "", '["/exempt"]', nowhere),
-        _schema("normal", 100, level, additions, '["*"]', '["*"]'),
-    ))  # fmt: skip
-
-
-_ONE_QUEUE = QUEUED.format(shares=100000, lendable=0, queues=1, hand=1, length=3)
-CONFIGURATIONS = tuple(
-    decode_documents(text.encode(), "objects.yaml").objects
-    for text in (
-        configuration(_ONE_QUEUE),
-        configuration(
-            QUEUED.format(shares=100000, lendable=50, queues=4, hand=2, length=1),
-            additions='apfproxy.io/long-running-limit: "2"',
-        ),
-        configuration(_ONE_QUEUE, level="refusing"),
-        configuration(
-            "{type: Limited, limited: {nominalConcurrencyShares: 10,"
-            " limitResponse: {type: Reject}}}"
-        ),
-        configuration(_ONE_QUEUE, level="exempt"),
-        "",
-    )
+CONFIGURATIONS: tuple[Sequence[FlowControlObject], ...] = (
+    configuration(queued(1, 1, 3)),
+    configuration(queued(4, 2, 1, lendable=50), long_running_limit="2"),
+    configuration(queued(1, 1, 3), level="refusing"),
+    configuration(rejecting(10)),
+    configuration(queued(1, 1, 3), level="exempt"),
+    (),
 )
 """The last one leaves the mandatory objects alone."""
