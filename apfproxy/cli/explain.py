@@ -32,9 +32,8 @@ from apfproxy.cli.offline import controller_of_flags, is_offline, objects_option
 from apfproxy.cli.parameters import (
     Parsed,
     WholeNumber,
-    admin_option,
+    admin_options,
     aligned,
-    cluster_option,
     output_option,
     path_prefix_option,
 )
@@ -121,8 +120,7 @@ Examples:
     help="The proxy's setting flowControl.hashSeed, if it has one.",
 )
 @path_prefix_option
-@admin_option
-@cluster_option
+@admin_options
 @output_option
 @click.option(
     "-v", "--verbose", is_flag=True, help="Show the failures of all rules, not only the first."

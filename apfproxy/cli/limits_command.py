@@ -15,7 +15,7 @@ from apfproxy.admin.verdict import fleet_findings
 from apfproxy.cli.admin_client import fetch, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.offline import controller_of_flags, is_offline, objects_options
-from apfproxy.cli.parameters import admin_option, aligned, cluster_option, output_option
+from apfproxy.cli.parameters import admin_options, aligned, output_option
 from apfproxy.fleet.ledger import LeaseState
 from apfproxy.fleet.view import FleetView
 from apfproxy.flowcontrol.level_summary import (
@@ -78,8 +78,7 @@ Examples:
     help="Show how the seats are divided among the replicas or workers that share them.",
 )
 @objects_options
-@admin_option
-@cluster_option
+@admin_options
 @output_option
 def limits(
     *,

@@ -142,11 +142,16 @@ _ADMIN_OPTIONS = (
             ("key", "The key of that certificate."),
         )
     ),
+    click.option(
+        "--cluster",
+        metavar="NAME",
+        help="Which of several clusters of the proxy; those that it has are in its settings.",
+    ),
 )
 
 
-def admin_option(command: Command) -> Command:
-    """Add the flags that say where a running proxy is asked, as one parameter."""
+def admin_options(command: Command) -> Command:
+    """Add the flags that say where a running proxy is asked, as two parameters."""
 
     @functools.wraps(command)
     def run(*, admin: Address, **others: Any) -> Any:  # noqa: ANN401 - as click gives them
@@ -168,11 +173,6 @@ def admin_option(command: Command) -> Command:
     return run  # type: ignore[return-value]  # it takes the flags for what the command takes
 
 
-cluster_option = click.option(
-    "--cluster",
-    metavar="NAME",
-    help="Which of several clusters of the proxy; those that it has are in its settings.",
-)
 PRESET_HELP = (
     "What kind of API the server has: which objects are built in, and how requests are read."
 )

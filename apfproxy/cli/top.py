@@ -20,7 +20,7 @@ from rich.live import Live
 
 from apfproxy.cli.admin_client import fetch, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-from apfproxy.cli.parameters import Parsed, admin_option, cluster_option, output_option
+from apfproxy.cli.parameters import Parsed, admin_options, output_option
 from apfproxy.cli.top_tables import PATH, SORTS, View, readable, render
 from apfproxy.settings.values import parse_duration
 
@@ -56,8 +56,7 @@ def parse_interval(text: str) -> float:
 
 
 @click.command(epilog=EPILOG)
-@admin_option
-@cluster_option
+@admin_options
 @click.option(
     "--interval",
     "interval_s",

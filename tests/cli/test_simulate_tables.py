@@ -59,14 +59,14 @@ def test_print_on_a_terminal(width: int, has_p50: bool, monkeypatch: pytest.Monk
 
 def test_tables_of_two_configurations() -> None:
     first, second = report_of("a", 10), report_of("b", 2)
-    second["clients"][0]["client"] = "somebody"
+    second["clients"][0]["client"] = "newcomer"
     levels, flows, clients = tables(report(first, second))
     (_, level), (_, many) = levels.rows[0], flows.rows[0]
 
     assert Text("11 → 7") == cell("executed", level)
     assert ("10 → 6", "red") == (cell("executed", many).plain, cell("executed", many).style)
     assert "0 → 4 queue-full" == cell("rejected", many).plain
-    assert ["somebody (new)", "<one>", "many (gone)"] == [name for name, _ in clients.rows]
+    assert ["newcomer (new)", "<one>", "many (gone)"] == [name for name, _ in clients.rows]
     assert "- → 6" == cell("executed", clients.rows[0][1]).plain
 
 
@@ -84,7 +84,7 @@ def test_tables_of_two_configurations() -> None:
     ],
 )
 def test_colour(name: str, before: float, after: float, text: str, style: str) -> None:
-    """A difference that somebody would notice is better or worse."""
+    """A difference that would be noticed is better or worse."""
     found = cell(name, {"before": {name: before}, "after": {name: after}})
 
     assert (text, style) == (found.plain, found.style)

@@ -52,7 +52,7 @@ def manifests(name: str) -> Manifests:
 
 @pytest.fixture(scope="module")
 def monitored(name: str, tmp_path_factory: pytest.TempPathFactory) -> Manifests:
-    """The same with the component for the Prometheus operator and Grafana."""
+    """All objects, with the component for the Prometheus operator and Grafana."""
     return with_monitoring(name, tmp_path_factory.mktemp("monitored"))
 
 
