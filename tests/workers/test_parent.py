@@ -6,6 +6,7 @@ import asyncio
 import os
 import pickle
 import signal
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from msgspec import structs
 from apfproxy.app import parent as program
 from apfproxy.app.parent import Parent
 from apfproxy.base.errors import OperatorError
+from apfproxy.base.listeners import LISTEN, Listeners
 from apfproxy.base.signals import Hangup, Signals
 from apfproxy.settings import (
     AccessLogSettings,
@@ -24,11 +26,13 @@ from apfproxy.settings import (
     Settings,
 )
 from apfproxy.workers import parent as module
+from apfproxy.workers.parent import WorkerSockets
 from apfproxy.workers.process import WorkerState
 from tests.support.clocks import until
 from tests.workers.scripts import HANGS, IGNORES_DRAINS, SERVES, command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 SETTINGS = Settings(
@@ -169,3 +173,93 @@ async def test_replacement(caplog: pytest.LogCaptureFixture) -> None:
     assert "are being replaced already" in caplog.text
     assert ["worker-1.2", "worker-2.2"] == [each.place.member for each in after]
     assert 1 == len({each.place.hash_seed for each in [*before, *after]}), "flows have one hand"
+
+
+# ------------------------------------------------------------------ listening sockets
+
+
+def names(descriptors: Sequence[int]) -> list[tuple[object, bool]]:
+    found = []
+    for each in descriptors:
+        listener = socket.socket(fileno=each)
+        listens = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        found.append((listener.getsockname(), bool(listens)))
+        listener.detach()
+    return found
+
+
+async def test_each_has_its_own() -> None:
+    sockets = WorkerSockets(Listeners())
+    await sockets.open(SETTINGS.downstream.listen, 0o600, 3)
+    first, second, third, again = [sockets.of(index) for index in (1, 2, 3, 1)]
+    listened = [names(each) for each in (first, second, third)]
+    port = sockets.port
+    sockets.close()
+    sockets.close()
+
+    assert first == again
+    assert 3 == len({*map(tuple, [first, second, third])})
+    assert [[(("127.0.0.1", port), True)]] * 3 == listened
+    assert f"127.0.0.1:{port}" == sockets.written
+    assert sockets.port is None
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", ""])
+async def test_rest(host: str) -> None:
+    """A worker that rests has connections only once its next process listens; the last stays."""
+    sockets = WorkerSockets(Listeners())
+    await sockets.open(Address(host=host, port=0), 0o600, 2)
+    port = sockets.port
+    sockets.rest(1)
+    sockets.rest(2)
+    clients = [socket.create_connection((host or "localhost", port or 0)) for _ in range(8)]
+    accepted = [socket.socket(fileno=each) for each in sockets.of(2)]
+    number = sum(len(taken(each)) for each in accepted)
+    for client in clients:
+        client.close()
+    for listener in accepted:
+        listener.detach()
+    joined = names(sockets.of(1))
+    sockets.close()
+
+    assert 8 == number
+    assert {(port, False)} == {(address[1], listens) for address, listens in joined}  # type: ignore[index]  # of IP
+
+
+def taken(listener: socket.socket) -> list[socket.socket]:
+    found = []
+    while True:
+        try:
+            found.append(listener.accept()[0])
+        except BlockingIOError:
+            return found
+        found[-1].close()
+
+
+async def test_unix(tmp_path: Path) -> None:
+    """All share one socket, whose file is the listeners' to remove."""
+    path = tmp_path / "listen"
+    sockets = WorkerSockets(listeners := Listeners())
+    await sockets.open(Address.unix(str(path)), 0o600, 2)
+    one, other = sockets.of(1), sockets.of(2)
+    sockets.rest(1)
+    sockets.close()
+    is_left = path.exists()
+    listeners.give_up()
+
+    assert one == other
+    assert is_left
+    assert not path.exists()
+
+
+async def test_of_systemd() -> None:
+    """All share what systemd has opened."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sockets = WorkerSockets(Listeners({LISTEN: [listener]}))
+        await sockets.open(Address(host="", port=1), 0o600, 2)
+        expected = [listener.fileno()]
+        found = [sockets.of(index) for index in (1, 2)]
+        sockets.rest(2)
+        sockets.close()
+
+    assert [expected, expected] == found
