@@ -46,8 +46,8 @@ def duration_text(seconds: float) -> str:
 
 def name_text(name: str) -> str:
     """A name that cannot be taken for the sentence around it: in quotes unless it is one word."""
-    cut = name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
-    return cut if _PLAIN.fullmatch(name) else json.dumps(cut, ensure_ascii=False)
+    shown = cut(name, MAX_NAME)
+    return shown if _PLAIN.fullmatch(name) else json.dumps(shown, ensure_ascii=False)
 
 
 def counted(number: float, noun: str) -> str:
@@ -75,5 +75,5 @@ def listed(texts: Sequence[str]) -> str:
     return ", ".join(texts[:MOST_NAMED]) + more
 
 
-def cut(text: str) -> str:
-    return text if len(text) <= MAX_PROBLEM else f"{text[: MAX_PROBLEM - 1]}…"
+def cut(text: str, most: int = MAX_PROBLEM) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -15,6 +15,7 @@ import msgspec
 from apfproxy.admin.state import (
     DRAINING,
     NOTHING,
+    NS_PER_S,
     OUT,
     AccessLogState,
     AdminState,
@@ -80,7 +81,6 @@ if TYPE_CHECKING:
     P = TypeVar("P", bound=msgspec.Struct)
     T = TypeVar("T")
 
-NS_PER_S: Final = 1_000_000_000
 TICKS_PER_SEAT_SECOND: Final = NS_PER_S // NS_PER_TICK
 MAX_QUEUES: Final = 4096
 """The first queues of a level; a level may have millions, which no page could show."""

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from apfproxy.admin.amounts import cut
 from apfproxy.admin.gathering import MAX_QUEUES, displayable
+from apfproxy.admin.state import NS_PER_S
 from apfproxy.admin.tables import ZERO_TIME, duration_text, time_text
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.level_summary import named_objects, with_uid
@@ -42,7 +44,6 @@ ITEMS_AT_ONCE: Final = 200
 MAX_REQUESTS: Final = 50
 """For each kind on the live page: more than anybody reads."""
 MAX_CHARACTERS: Final = 256
-NS_PER_S: Final = 1_000_000_000
 
 
 class RefusedError(Exception):
@@ -195,8 +196,7 @@ def _request(ticket: Ticket, age_ns: int) -> dict[str, Any]:
 
 
 def _text(text: str) -> str:
-    cut = text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
-    return displayable(cut)
+    return displayable(cut(text, MAX_CHARACTERS))
 
 
 def merged_live(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
