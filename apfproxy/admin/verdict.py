@@ -79,10 +79,7 @@ RECENT_S = 300
 
 
 def verdict(state: Json, unix_s: float) -> list[dict[str, str]]:
-    """The sentences with their severity, worst first; there is at least one.
-
-    `state` is that of the live page; what it lacks is not judged.
-    """
+    """The sentences about a state of the live page, worst first; there is at least one."""
     found = [(*finding, rule) for rule in RULES for finding in rule(state, unix_s)]
     order = list(Severity)
     found.sort(key=lambda finding: order.index(finding[0]))
@@ -101,10 +98,8 @@ def verdict(state: Json, unix_s: float) -> list[dict[str, str]]:
 
 def servers_out(state: Json, unix_s: float) -> Iterator[Finding]:
     """The server behind fails, or some of several get no requests."""
-    upstream = state.get("upstream")
-    if not upstream:
-        return
-    count: int = upstream.get("endpointCount", 1)
+    upstream = state["upstream"]
+    count: int = upstream["endpointCount"]
     rate = upstream["failuresPerSecond"]
     cost = f"; {number_text(rate)} requests/s fail" if rate else ""
     if count <= 1:
@@ -213,12 +208,12 @@ def problems(state: Json, _unix_s: float) -> Iterator[Finding]:
     """Health checks that fail, and clients that are not told apart as they could be."""
     for each in state["problems"]:
         check = each["check"]
-        if check in SAID_ELSEWHERE or (check == OF_THE_FLEET and state.get("fleet")):
+        if check in SAID_ELSEWHERE or (check == OF_THE_FLEET and state["fleet"]):
             continue
         is_error = each["isBlocking"] or check in ALWAYS_ERRORS
         start = CHECKS.get(check, f"health check {check} fails: ")
         yield (ERROR if is_error else WARNING), start + cut(each["problem"])
-    for text in state.get("clientProblems", ()):
+    for text in state["clientProblems"]:
         yield WARNING, text
 
 
@@ -234,8 +229,8 @@ def overload(state: Json, _unix_s: float) -> Iterator[Finding]:
 
 
 def server_errors(state: Json, _unix_s: float) -> Iterator[Finding]:
-    upstream = state.get("upstream")
-    if not upstream or upstream["state"] == "failing":
+    upstream = state["upstream"]
+    if upstream["state"] == "failing":
         return
     answered, errors = rates(upstream)
     bad, lost = upstream["answersPerSecond"].get("5xx", 0.0), upstream["failuresPerSecond"]
@@ -255,8 +250,8 @@ def server_errors(state: Json, _unix_s: float) -> Iterator[Finding]:
 
 
 def server_silent(state: Json, _unix_s: float) -> Iterator[Finding]:
-    upstream = state.get("upstream") or {}
-    if upstream.get("state") != "failing" and upstream.get("silentSeconds", 0.0) >= SILENT_S:
+    upstream = state["upstream"]
+    if upstream["state"] != "failing" and upstream["silentSeconds"] >= SILENT_S:
         lasting, awaiting = duration_text(upstream["silentSeconds"]), upstream["awaiting"]
         several = is_several(upstream)
         have = "servers behind have" if several else "server behind has"
@@ -267,7 +262,7 @@ def server_silent(state: Json, _unix_s: float) -> Iterator[Finding]:
 
 def fleet_away(state: Json, _unix_s: float) -> Iterator[Finding]:
     """The record cannot be written, or nothing is heard of members, or of some lately."""
-    fleet = state.get("fleet")
+    fleet = state["fleet"]
     if not fleet:
         return
     of_workers = fleet["isOfWorkers"]
@@ -329,7 +324,7 @@ def would_be(state: Json) -> str:
     if served := sum(level["dispatchedPerSecond"] for level in crowded):
         wait += f", {duration_text(waiting / served)} each"
     parts.append(wait)
-    responses = rates(state["upstream"])[0] if state.get("upstream") else 0.0
+    responses = rates(state["upstream"])[0]
     dispatched = sum(level["dispatchedPerSecond"] for level in state["levels"])
     if responses >= LEAST_RATE and dispatched < (1 - MANY_FEWER) * responses:
         parts.append(
@@ -381,8 +376,8 @@ def _holder(state: Json, level: Json) -> str:
 
 
 def server_text(state: Json) -> str:
-    upstream = state.get("upstream")
-    if not upstream or upstream["state"] == "failing":
+    upstream = state["upstream"]
+    if upstream["state"] == "failing":
         return ""
     errors, p99 = rates(upstream)[1], upstream["p99"]
     parts = [] if p99 is None else [f"p99 {duration_text(p99)}"]
@@ -397,12 +392,12 @@ def rates(server: Json) -> tuple[float, float]:
 
 
 def is_several(upstream: Json) -> bool:
-    return bool(upstream.get("endpointCount", 1) > 1)
+    return bool(upstream["endpointCount"] > 1)
 
 
 def seats_here(state: Json) -> int:
     """Seats that the requests of this proxy may have in all."""
-    fleet = state.get("fleet")
+    fleet = state["fleet"]
     return int(fleet["inForce"] if fleet else state["serverConcurrencyLimit"])
 
 

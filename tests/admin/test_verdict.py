@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NOW_S = 1000.0
 DEFAULTS = yaml.safe_load("""
-state: {serverConcurrencyLimit: 40, enforcement: enforce}
+state: {serverConcurrencyLimit: 40, enforcement: enforce, fleet: null, clientProblems: []}
 levels: {name: low, type: Limited, current: 19, max: 40, seatsInUse: 0, waiting: 0,
   dispatchedPerSecond: 0, rejectedPerSecond: {}, leftPerSecond: 0,
   oldestWaitSeconds: 0, holder: null}
@@ -25,7 +25,8 @@ holder: {flowSchema: all, flow: greedy, kind: user, seats: 19, waitsFor: 0}
 proxy: {loopDelaySeconds: 0, sheds: [], refusedPerSecond: {}}
 problems: {isBlocking: false}
 upstream: {address: http://a, state: up, problem: null, since: null, failuresPerSecond: 0,
-  answersPerSecond: {2xx: 100}, p99: 0.045, seatsPerEndpoint: null}
+  answersPerSecond: {2xx: 100}, p99: 0.045, seatsPerEndpoint: null, endpointCount: 1,
+  healthyCount: 1, silentSeconds: 0, awaiting: 0}
 endpoints: {url: a, state: up, problem: null, since: null, answersPerSecond: {2xx: 100},
   failuresPerSecond: 0}
 """)
@@ -42,9 +43,16 @@ def with_defaults(part: str, given: Any) -> Any:  # noqa: ANN401 - JSON
 
 def state(text: str = "{}") -> dict[str, Any]:
     """The state of the live page, as far as a case says it."""
-    given = {"levels": [{}], "proxy": {}, "problems": [], **yaml.safe_load(text)}
+    idle = {"answersPerSecond": {}, "p99": None}
+    given = {
+        "levels": [{}],
+        "proxy": {},
+        "problems": [],
+        "upstream": idle,
+        **yaml.safe_load(text),
+    }
     made: dict[str, Any] = with_defaults("state", given)
-    upstream = made.get("upstream") or {}
+    upstream = made["upstream"]
     if "endpoints" in upstream:
         states = [each["state"] for each in upstream["endpoints"]]
         upstream["endpointCount"] = len(states) - states.count("draining")
