@@ -94,7 +94,8 @@ def parse_finding_id(text: str) -> str:
 
 def is_empty(path: str, read: ObjectsRead) -> bool:
     """Whether there is no object in the files of a path, not even a broken one."""
-    sources = {*read.origins.values(), *(problem.source for problem in read.problems)}
+    files = {name for name, _ in read.written.values()}
+    sources = files.union(problem.source for problem in read.problems)
     return not any(path == source or Path(path) == Path(source).parent for source in sources)
 
 
@@ -319,11 +320,10 @@ def _method_advice(error: FieldError) -> Entry:
 
 def finding_entry(finding: Finding, read: ObjectsRead) -> Entry:
     """File and line are null for a built-in object."""
-    key = finding.kind, finding.name
-    written = read.written.get(key)
+    file, written = read.written.get((finding.kind, finding.name), (None, None))
     return entry_of(
         finding.found,
-        read.origins.get(key),
+        file,
         finding.message,
         line=written and written.line_of(finding.field),
         kind=finding.kind,

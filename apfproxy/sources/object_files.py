@@ -53,15 +53,13 @@ class ObjectsRead:
     """The objects of some files; `problems` are those of the others, and of files.
 
     Attributes:
-        origins: Kind and name of an object to its file.
-        written: Kind and name of an object to its place and fields in the file.
+        written: Kind and name of an object to its file, and its place and fields there.
         left_out: What is there that is no object of flow control.
     """
 
     objects: tuple[FlowControlObject, ...]
     problems: tuple[Problem, ...]
-    origins: dict[tuple[str, str], str]
-    written: dict[tuple[str, str], Candidate]
+    written: dict[tuple[str, str], tuple[str, Candidate]]
     left_out: tuple[LeftOut, ...] = ()
 
 
@@ -109,8 +107,7 @@ def decode_files(contents: FileContents) -> ObjectsRead:
     """Decode all files; any bytes give objects and problems."""
     objects: list[FlowControlObject] = []
     problems = list(contents.problems)
-    origins: dict[tuple[str, str], str] = {}
-    written: dict[tuple[str, str], Candidate] = {}
+    written: dict[tuple[str, str], tuple[str, Candidate]] = {}
     left_out: list[LeftOut] = []
     for name, data in contents.files:
         decoded = decode_documents(data, name, is_found=name in contents.found)
@@ -123,14 +120,13 @@ def decode_files(contents: FileContents) -> ObjectsRead:
         for object_ in decoded.objects:
             kind, object_name = kind_of(object_), object_.metadata.name
             candidate = decoded.written[kind, object_name]
-            other = origins.setdefault((kind, object_name), name)
+            other, _ = written.setdefault((kind, object_name), (name, candidate))
             if other == name:
                 objects.append(object_)
-                written[kind, object_name] = candidate
                 continue
             message = f"also defined in {other}: remove one"
             problems.append(Problem(name, (message,), candidate.line, kind, object_name))
-    return ObjectsRead(tuple(objects), tuple(problems), origins, written, tuple(left_out))
+    return ObjectsRead(tuple(objects), tuple(problems), written, tuple(left_out))
 
 
 def effective_objects(
