@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.authn import web_keys
-from apfproxy.authn.json_web_tokens import JsonWebTokens
 from apfproxy.authn.web_keys import (
     FIRST_REFETCH_S,
     MAX_KEYS,
@@ -33,7 +32,6 @@ from apfproxy.authn.web_keys import (
     parse_keys,
 )
 from apfproxy.base.errors import OperatorError
-from apfproxy.settings import JwtSettings
 from apfproxy.settings.contradictions import url_problem
 from loadtest.certificates import Authority
 from tests.support.clocks import Clock
@@ -44,7 +42,6 @@ from tests.support.credentials import (
     private_pem,
     public_jwk,
     public_pem,
-    signed,
 )
 from tests.support.http_server import serving
 
@@ -508,28 +505,6 @@ def test_refuses_at_once(tmp_path: Path) -> None:
     path.write_text("hello")
     with pytest.raises(OperatorError, match=r"ca\.pem: is no PEM of certificates"):
         RemoteKeys("https://x.example", ca_file=str(path))
-
-
-async def test_tokens_while_keys_rotate(issuer: Issuer, clock: Clock) -> None:
-    """Tokens of a new key count as soon as the issuer has it, those of the old one no more."""
-    settings = JwtSettings(issuer=issuer.url, audiences=("a",), username_prefix="-")
-    keys = RemoteKeys(issuer.url, now_s=clock)
-    tokens = JsonWebTokens(settings, keys, lambda: 0.0)
-    claims = {"iss": issuer.url, "aud": "a", "sub": "jane", "exp": 60}
-    old, new = signed(claims, OLD, kid="old"), signed(claims, NEW, kid="new")
-
-    async def names(*several: str) -> list[str | None]:
-        users = [(await tokens.review(token, "192.0.2.1")).user for token in several]
-        return [user.name if user else None for user in users]
-
-    assert tokens.check(old) is None
-    assert ["jane", None] == await names(old, new)
-    assert 2 == len(issuer.asked)  # not for the new one: too soon
-    issuer.documents["/jwks"] = NEW_SET
-    clock.now_s += REFETCH_S
-    assert ["jane", "jane", None] == await names(old, new, old)
-    assert 4 == len(issuer.asked)
-    await tokens.close()
 
 
 async def test_unforeseen_failure(
