@@ -21,6 +21,7 @@ from apfproxy.base.faults import Faults
 from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.base.listeners import Listeners
 from apfproxy.base.service_manager import NO_SERVICE_MANAGER
+from apfproxy.objects.field_errors import counted
 from apfproxy.settings.change import nothing
 from apfproxy.workers.parent import Workers
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from apfproxy.base.signals import Signals
     from apfproxy.settings import Settings
     from apfproxy.sources.stored_objects import SharedStore
-    from apfproxy.workers.process import WorkerProcess
 
 SPARE_S = 40.0
 """For workers to end once their connections are cut; see `process.SPARE_STOP_S`."""
@@ -70,7 +70,11 @@ class Parent:
         self._file = file or SettingsFile(None, lambda: self.settings)
         self._listeners = listeners or Listeners()
         self.workers = workers = Workers(
-            settings, count, self._listeners, self._keep_counts, command=command
+            settings,
+            count,
+            self._listeners,
+            lambda process: self.states.end(process.last),
+            command=command,
         )
         self.admin = AdminListener(settings, self._listeners, time.monotonic_ns)
         self.access = self.admin.access
@@ -126,13 +130,11 @@ class Parent:
 
     def attend(self, signals: Signals) -> None:
         """SIGHUP reads settings again, SIGUSR1 opens logs again, SIGUSR2 replaces the workers."""
-        count = len(self.workers.slots)
         log.info(
-            "apfproxy %s listens on %s, with %d worker%s; the parent is process %d, admin on %s",
+            "apfproxy %s listens on %s, with %s; the parent is process %d, admin on %s",
             build.version(),
             self.workers.sockets.written,
-            count,
-            "" if count == 1 else "s",
+            counted(len(self.workers.slots), "worker"),
             os.getpid(),
             self.admin.written,
         )
@@ -199,9 +201,6 @@ class Parent:
             await self._store.close()
             self._store = None
         self._listeners.give_up()
-
-    def _keep_counts(self, process: WorkerProcess) -> None:
-        self.states.end(process.last)
 
     def __repr__(self) -> str:
         return f"<Parent of {self.workers}>"

@@ -577,7 +577,7 @@ def access_warning(settings: Settings, *, is_here: bool | None = None) -> str:
     `is_here`: whether only this machine reaches the listener, if known better than by the setting.
     """
     admin, tls = settings.admin, settings.admin_tls
-    if admin is None or (is_only_here(admin) if is_here is None else is_here):
+    if admin is None or (bool(admin.path) or is_local(admin.host) if is_here is None else is_here):
         return ""
     if settings.admin_read_token_file is None and tls.client_ca_file is None:
         return (
@@ -592,10 +592,6 @@ def access_warning(settings: Settings, *, is_here: bool | None = None) -> str:
             " adminTls.keyFile"
         )
     return ""
-
-
-def is_only_here(admin: Address) -> bool:
-    return bool(admin.path) or is_local(admin.host)
 
 
 def _of_fleet(fleet: FleetSettings) -> Iterator[str]:

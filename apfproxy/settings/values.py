@@ -218,22 +218,17 @@ def parse_listen_address(text: str) -> Address:
     return parse_address(text)
 
 
-def split_url(text: str) -> SplitResult:
-    try:
-        url = urlsplit(text)
-        url.port  # noqa: B018 - the property raises if the port is bad
-    except ValueError as error:
-        raise ValueError(f"expected a URL, not {shown(text)}: {error}") from None
-    return url
-
-
 def shown(url: str) -> str:
     """A wrong URL as messages have it: without what may be a password or a token."""
     return repr(re.sub(r"//[^/?#]*@", "//...@", url).partition("?")[0])
 
 
 def web_url(text: str, example: str) -> SplitResult:
-    url = split_url(text)
+    try:
+        url = urlsplit(text)
+        url.port  # noqa: B018 - the property raises if the port is bad
+    except ValueError as error:
+        raise ValueError(f"expected a URL, not {shown(text)}: {error}") from None
     if url.scheme not in DEFAULT_PORTS or not url.hostname:
         raise ValueError(f"expected a URL such as {example}, not {shown(text)}")
     parse_host(url.hostname)
