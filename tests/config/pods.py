@@ -58,25 +58,18 @@ def rendered(directory: Path) -> Manifests:
 
 
 def with_monitoring(name: str, directory: Path) -> Manifests:
-    """Return those of a deployment and of the component for the Prometheus operator.
-
-    Args:
-        name: Of the deployment's directory.
-        directory: Empty, for a kustomization that names both.
-    """
+    """A deployment with the component for the Prometheus operator, by way of an empty directory."""
     relative = os.path.relpath(FOLDER, directory.resolve())
     (directory / "kustomization.yaml").write_text(MONITORED.format(folder=relative, name=name))
     return rendered(directory)
 
 
 def of_kind(manifests: Manifests, kind: str) -> dict[str, Any]:
-    """The only object of a kind."""
     (found,) = [obj for (other, _), obj in manifests.items() if other == kind]
     return found
 
 
 def template_of(manifests: Manifests) -> dict[str, Any]:
-    """The template of the pods; a pod is its own."""
     if any(kind == "Pod" for kind, _ in manifests):
         return of_kind(manifests, "Pod")
     template: dict[str, Any] = of_kind(manifests, "Deployment")["spec"]["template"]
@@ -84,7 +77,7 @@ def template_of(manifests: Manifests) -> dict[str, Any]:
 
 
 def containers_of(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Name to container, in the order in which they start: sidecars first."""
+    """Containers in the order in which they start: sidecars first."""
     sidecars = pod["spec"].get("initContainers", [])
     return {each["name"]: each for each in (*sidecars, *pod["spec"]["containers"])}
 
@@ -92,10 +85,8 @@ def containers_of(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
 class Pod:
     """A pod of the manifests, with its files below a directory.
 
-    Args:
-        addresses: What stands in arguments and text files for an address of the pod.
-        others: The files of Secrets and ConfigMaps that are not among the manifests, by name; and
-            those of the machine, by path, a file as one in itself.
+    `addresses` replace texts in arguments and files.  `others` are the files of Secrets and
+    ConfigMaps that are not among the manifests, by name, and those of the machine, by path.
     """
 
     def __init__(
@@ -142,7 +133,7 @@ class Pod:
                 process.kill()
 
     def stop_hook(self, name: str, served: Served) -> None:
-        """Run the command before a container's end; its process is the first of its container."""
+        """Run the command before a container's end; its process has the number 1 there."""
         command = self.containers[name]["lifecycle"]["preStop"]["exec"]["command"]
         words = [re.sub(r"\b1\b", str(served.process.pid), word) for word in command]
         subprocess.run(words, check=True)  # noqa: S603 - what the manifests name

@@ -19,7 +19,6 @@ LISTENS = r"listens on 127\.0\.0\.1:(\d+), .* admin on 127\.0\.0\.1:(\d+)"
 
 
 def status(port: int) -> int:
-    """The exit code of the check."""
     done = subprocess.run(  # noqa: S603  of this repository
         [installed("bash"), str(HEALTH), str(port)], capture_output=True, check=False
     )
@@ -27,7 +26,7 @@ def status(port: int) -> int:
 
 
 def test_health() -> None:
-    """A proxy that works is healthy; its client listener, and nothing at all, are not."""
+    """A proxy that works is healthy; its client listener, or a closed port, is not."""
     arguments = ("--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0")
     with command("serve", *arguments, "--admin", "127.0.0.1:0") as served:
         port, admin_port = map(int, served.line(LISTENS).groups())

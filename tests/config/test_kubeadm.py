@@ -40,7 +40,6 @@ VERSIONS = ("v1.35.0", "v1.36.2")
 
 @pytest.fixture
 def starter(tmp_path: Path) -> Path:
-    """The directory on the machine."""
     assert 0 == main(["init", "kube-apiserver", str(tmp_path)])
     return tmp_path
 
@@ -60,7 +59,6 @@ def machine(starter: Path) -> dict[str, Any]:
 
 
 def manifest(cluster: dict[str, Any], endpoint: dict[str, Any], version: str) -> dict[str, Any]:
-    """The manifest of the server, before patches."""
     address, port = endpoint["advertiseAddress"], endpoint["bindPort"]
     arguments = {"advertise-address": address, "secure-port": str(port)}
     arguments |= {each["name"]: each["value"] for each in cluster["apiServer"]["extraArgs"]}
@@ -107,7 +105,6 @@ def patched(pod: dict[str, Any], patches: Path, folder: Path) -> dict[str, Any]:
 
 
 def probes(container: dict[str, Any]) -> set[str]:
-    """Whom the probes ask."""
     names = ("livenessProbe", "readinessProbe", "startupProbe")
     return {container[name]["httpGet"]["host"] for name in names}
 
@@ -136,7 +133,6 @@ KUBECTL = """#!/bin/sh
 echo "$@" >> "$0.calls"
 test ! -e "$0.fails" && echo a-token
 """
-"""Holds what stands for kubectl."""
 
 
 @pytest.mark.e2e

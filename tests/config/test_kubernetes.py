@@ -46,13 +46,11 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def manifests(name: str) -> Manifests:
-    """Kind and name to object, as kubectl would apply them."""
     return rendered(FOLDER / name)
 
 
 @pytest.fixture(scope="module")
 def monitored(name: str, tmp_path_factory: pytest.TempPathFactory) -> Manifests:
-    """All objects, with the component for the Prometheus operator and Grafana."""
     return with_monitoring(name, tmp_path_factory.mktemp("monitored"))
 
 

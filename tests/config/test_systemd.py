@@ -19,7 +19,6 @@ LINE = re.compile(r"(?:#.*|\[(?:Unit|Service|Socket|Install)\]|[A-Z][A-Za-z]+=.*
 
 
 def settings(name: str) -> dict[str, list[str]]:
-    """The values of a unit's settings."""
     found: dict[str, list[str]] = {}
     for line in (UNITS / name).read_text().splitlines():
         assert LINE.fullmatch(line), line
