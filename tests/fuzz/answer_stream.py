@@ -1,8 +1,7 @@
 """Any bytes from an upstream, through a whole data plane on transports that are not real.
 
-What the client gets is read by the plain reader, and by llhttp in a pass of its own: the status,
-the fields and the body that the plain reader finds in the upstream's bytes, with an end only where
-the upstream's answer had one.  Bytes behind an answer never become the answer to another request.
+The client gets the status, the fields and the body that the plain reader finds in these bytes, with
+an end only where they had one.  Bytes behind a response never become the one to another request.
 """
 
 from __future__ import annotations

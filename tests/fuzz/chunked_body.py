@@ -16,7 +16,7 @@ Outcome = tuple[bytes, bool, bytes, bytes] | None
 
 
 def run_one(data: bytes) -> None:
-    """Decode one input: a byte that says how it is split, then the body and what follows it."""
+    """Take a byte that says how it is split, then the body and what follows it."""
     choice, coded = data[0] if data else 0, data[1:]
     outcomes = [_decoded(pieces) for pieces in splits(coded, choice)]
     assert all(outcome == outcomes[0] for outcome in outcomes), outcomes

@@ -103,7 +103,6 @@ def serve(bench: Bench, forwarded: list[Message]) -> None:
 
 
 def leave(bench: Bench, client: FakeTransport) -> None:
-    """End the client's connection, after which nothing may be left of it."""
     bench.end(client)
     bench.end(client)
     bench.loop.run_ready()

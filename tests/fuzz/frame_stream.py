@@ -1,9 +1,8 @@
 """Any frames of HTTP/2 from a client, through a whole data plane on transports that are not real.
 
-What the proxy forwards is read by two readers that it does not share: it must be a request that a
-stream has brought, as a third one reads its frames (the library `hpack`), with its body, and
-without a field of a connection or of an identity.  What the client gets must be frames in an order
-that RFC 9113 allows.  However the bytes are split, the same comes of them.
+What is forwarded is a request that a stream has brought, as the library `hpack` reads it, with its
+body, and without a field of a connection or of an identity.  What the client gets are frames in an
+order that RFC 9113 allows.  The same comes of the bytes however they are split.
 """
 
 from __future__ import annotations
@@ -66,7 +65,6 @@ OF_PROXIES = (b"x-forwarded-", b"x-remote-", b"forwarded")
 
 
 def run_one(data: bytes) -> None:
-    """Play one input: a byte that says how it is split, and whether frames are written out."""
     choice, rest = data[0] if data else 0, data[1:]
     stream = PREFACE + settings() + (rest if choice & 0x80 else framed(rest))
     with STAGE.dropped_on_error():

@@ -26,8 +26,6 @@ class UnfinishedError(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """A request or an answer."""
-
     line: tuple[bytes, ...]
     fields: tuple[tuple[bytes, bytes], ...]
     framing: str
@@ -52,7 +50,6 @@ class Message:
 
 
 def read_request(data: bytes, start: int = 0) -> Message:
-    """Read one request."""
     while data.startswith(b"\r\n", start):
         start += 2
     line, fields, end = _head(data, start)
@@ -76,17 +73,9 @@ def read_request(data: bytes, start: int = 0) -> Message:
 
 
 def read_answer(data: bytes, start: int = 0, *, to_head: bool, is_ended: bool) -> Message:
-    """Read one answer.
+    """Read one response, after whose bytes the server has closed the connection if `is_ended`.
 
-    Args:
-        data: All that the server sent.
-        start: Where the answer begins.
-        to_head: Whether it answers a HEAD request.
-        is_ended: Whether the server has closed the connection after `data`.
-
-    Raises:
-        MalformedError: It is none.
-        UnfinishedError: Its head is not there; of a body that is not, `is_whole` tells.
+    Raises MalformedError, or UnfinishedError if its head is not there; of a body `is_whole` tells.
     """
     line, fields, end = _head(data, start)
     words = tuple(line.split(b" ", 2))
@@ -120,7 +109,6 @@ def read_answer(data: bytes, start: int = 0, *, to_head: bool, is_ended: bool) -
 
 
 def read_chunked(data: bytes, position: int) -> tuple[bytes, bool, int]:
-    """Read a chunked body."""
     body = b""
     while True:
         end = data.find(b"\r\n", position)

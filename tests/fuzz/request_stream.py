@@ -1,10 +1,8 @@
 """Any bytes from a client, through a whole data plane on transports that are not real.
 
-What the proxy forwards is read by two readers that it does not share (the plain one, and llhttp in
-a pass of its own): it must be exactly the request that the client sent, framed in one way, without
-a field that belongs to the connection, looks like one that does, or names the user.  However the
-bytes are split, and however often they came before, the same requests are forwarded and the same
-answers come back.
+What is forwarded, as the plain reader and llhttp find it, is exactly the request that the client
+sent, framed in one way, without a field that belongs to the connection, looks like one that does,
+or names the user.  It is the same however the bytes are split, and however often they came before.
 """
 
 from __future__ import annotations
@@ -65,7 +63,7 @@ STAGE = Stage(SETTINGS)
 
 
 def run_one(data: bytes) -> None:
-    """Play one input: a byte that says how it is split and by whom it is sent, then the stream."""
+    """Take a byte that says how the stream is split and by whom it is sent, then the stream."""
     choice, stream = data[0] if data else 0, data[1:]
     is_trusted = bool(choice & 0x80)
     with STAGE.dropped_on_error():

@@ -41,7 +41,7 @@ MAX_CORPUS_FILE_BYTES = 2500
 
 
 class Target(Protocol):
-    """A module with `run_one`, which raises if anything is wrong, and inputs to begin with."""
+    """A module with `run_one`, which raises if anything is wrong, and first inputs."""
 
     run_one: Callable[[bytes], None]
     seeds: Callable[[], list[bytes]]

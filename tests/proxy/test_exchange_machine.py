@@ -1,7 +1,4 @@
-"""A machine plays whole lives of exchanges: whatever happens in whatever order, all must end well.
-
-`tests.fuzz.exchange_machine` does the same for longer.
-"""
+"""A machine plays whole lives of exchanges: whatever happens in whatever order, all end well."""
 
 from __future__ import annotations
 
@@ -38,19 +35,16 @@ programs = st.builds(
 @settings(max_examples=100, deadline=None)
 @given(programs)
 def test_any_life_ends_well(program: Program) -> None:
-    """No exception anywhere, all seats back, and every connection answered or closed in time."""
     assert "" == run(program).finding, program.to_hex()
 
 
 def test_many_lives_end_well() -> None:
-    """The same ones each time, and more of them than hypothesis has time for."""
     found, _ = search(random.Random(1), STEPS)  # noqa: S311  programs, not secrets
 
     assert found is None, explained(run(smallest(found), is_traced=True))
 
 
 def test_nothing_is_kept_of_a_life() -> None:
-    """A server that has stopped is garbage that the collector finds."""
     search(random.Random(1), 1000)  # noqa: S311  programs, not secrets
     gc.collect()
 
@@ -60,7 +54,6 @@ def test_nothing_is_kept_of_a_life() -> None:
 @pytest.mark.interpreted
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_machine_finds_errors(name: str) -> None:
-    """Errors that were in the program, or are like them, are found when they are put back."""
     seed = MUTATIONS[name].seed
     with mutated(name):
         found, _ = search(random.Random(seed), MOST_STEPS)  # noqa: S311  programs, not secrets
@@ -70,7 +63,6 @@ def test_machine_finds_errors(name: str) -> None:
 
 
 def test_programs_as_text() -> None:
-    """A finding can be run again."""
     program = Program.drawn(random.Random(1))  # noqa: S311  as above
 
     assert program == Program.from_hex(program.to_hex())

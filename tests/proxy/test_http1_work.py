@@ -1,9 +1,7 @@
-"""Work that anybody can cause, without a credential: linear in the bytes that cause it.
+"""Work that clients can cause without a credential: linear in the bytes that cause it.
 
-Every parser that bytes reach before it is known who sent them is here, with the inputs that would
-cost it most.  Each is given eight small inputs, then one that is eight times as long: the second
-takes about the CPU time of the first if the work is linear, and eight times that if it grows with
-the square.  No time is judged, only their quotient.
+Each parser that such bytes reach is given eight small inputs that would cost it most, then one that
+is eight times as long.  No time is judged, only the quotient of the two.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
 TIMES = 8
 MOST = 3.0
-"""Quotient of the two times: 1 for linear work, `TIMES` for work that grows with the square."""
+"""The quotient is 1 for linear work, and `TIMES` for work that grows with the square."""
 RUNS = 9
 """At most, of which the fastest count: others may have lost the processor's caches."""
 

@@ -22,39 +22,6 @@ SIZED_OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
 SMALL_BODIES = replace(CLEARTEXT, limits=LimitSettings(max_body_bytes=3))
 
 
-def test_get(bench: Bench) -> None:
-    client = Http2Peer(bench)
-    for _ in range(4):  # it is known as a whole from the third time on
-        stream = client.ask(fields=[(b"accept", b"*/*")])
-        forwarded = bench.upstreams[0].take()
-        assert forwarded.startswith(
-            b"GET /api/v1/namespaces/a/pods/b HTTP/1.1\r\nHost: h\r\naccept: */*\r\n"
-        )
-        assert forwarded.endswith(b"Via: 2.0 apfproxy\r\nX-Forwarded-For: 10.0.0.1\r\n\r\n")
-        client.get()
-        answer = client.answers[stream]
-        assert (200, b"ok", True) == (answer.status, answer.body, answer.is_whole)
-        assert b"2" == answer.fields[b"content-length"]
-        assert b"connection" not in answer.fields
-
-
-def test_body_and_trailers_in_parts(bench: Bench) -> None:
-    client = Http2Peer(bench)
-    stream = client.ask(b"/x", b"POST", body=b"")
-    client.put(stream, b"one")
-    bench.upstreams[0].take()
-    for _ in range(3):
-        client.h2.send_data(stream, b"x")
-    client.h2.send_headers(
-        stream, [(b"x-sum", b"7"), (b"x-remote-user", b"admin")], end_stream=True
-    )
-    client.send()
-
-    assert b"3\r\nxxx\r\n0\r\nx-sum: 7\r\n\r\n" == bench.upstreams[0].take()
-    client.get()
-    assert client.answers[stream].is_whole
-
-
 def test_body_over_the_limit() -> None:
     with Bench(idle_upstreams=2, downstream=SMALL_BODIES) as bench:
         client = Http2Peer(bench)
