@@ -43,7 +43,7 @@ def with_defaults(part: str, given: Any) -> Any:  # noqa: ANN401 - JSON
 
 def state(text: str = "{}") -> dict[str, Any]:
     """The state of the live page, as far as a case says it."""
-    idle = {"answersPerSecond": {}, "p99": None}
+    idle: dict[str, Any] = {"answersPerSecond": {}, "p99": None}
     given = {
         "levels": [{}],
         "proxy": {},
