@@ -99,7 +99,7 @@ async def test_certificates_are_read_again(
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"own": (Pem(data=ME.cert_pem), Pem(data=OTHER_KEY))}, "are no certificate and its key"),
+        ({"own": (Pem(data=ME.cert_pem), Pem(data=OTHER_KEY))}, "kubeconfig: are no certificate"),
         ({"token_file": "/nowhere"}, "token file /nowhere cannot be read"),
     ],
 )

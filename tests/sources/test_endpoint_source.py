@@ -11,11 +11,13 @@ import pytest
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.settings import Address, EndpointSettings, ServiceSettings, Settings, UpstreamSettings
-from apfproxy.sources import endpoint_source
-from apfproxy.sources.endpoint_source import ENDPOINTS, EndpointSource
+from apfproxy.sources import endpoint_source, kubernetes_api
+from apfproxy.sources.endpoint_source import ENDPOINTS, EndpointSource, source_of
 from apfproxy.sources.servers_behind import ServersBehind
 from apfproxy.upstream import dns_endpoints
+from apfproxy.upstream.dns_endpoints import Resolver
 from tests.support.clocks import until
+from tests.support.kubernetes_api import KubernetesDouble
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -126,6 +128,23 @@ async def test_change_that_fails(
         checks = told.checks
 
     assert ([["10.0.0.1"]], "[+]endpoints ok") == (told.hosts, checks)
+
+
+def test_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def open_api(*arguments: object) -> KubernetesDouble:
+        asked.append(arguments)
+        return KubernetesDouble()
+
+    monkeypatch.setattr(kubernetes_api, "open_api", open_api)
+    service = ServiceSettings(name="api", namespace="team", kubeconfig="k", context="two")
+    source = source_of(UpstreamSettings(service=service), Resolver(), NONE_BEHIND)
+
+    assert source is not None
+    assert "Service team/api" == source.name
+    named = "where requests go", "upstream.service.kubeconfig"
+    assert [("k", "two", *named, NONE_BEHIND)] == asked
 
 
 URLS: dict[str, str | None] = {"https://10.0.0.1:6443": None, "https://10.0.0.2:6443": None}

@@ -321,6 +321,33 @@ async def test_watch_at_a_server_that_is_left() -> None:
     assert {"name": "b"} == answer
 
 
+async def test_watch_that_begins_late() -> None:
+    """It is at the server that was asked for it, though another one is asked meanwhile."""
+    is_asked, may_begin, never = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    stream = streaming(end=never)
+
+    async def late(request: web.Request) -> web.StreamResponse:
+        if "watch" not in request.query:
+            return web.Response(status=500)
+        is_asked.set()
+        await may_begin.wait()
+        return await stream(request)
+
+    async with api_of(late) as first, api_of(answering("b", [])) as other:
+        api = also(first.server, other)
+        async with aclosing(api.watch(PATH, {"watch": "1"})) as events:
+            beginning = asyncio.ensure_future(anext(events))
+            await is_asked.wait()
+            assert {"name": "b"} == await api.get(PATH, {})
+            may_begin.set()
+            assert await beginning is None
+            api.leave({first.server})
+            with pytest.raises(KubernetesApiError, match="the connection broke"):
+                await anext(events)
+        await api.close()
+        never.set()
+
+
 async def events_of(api: KubernetesApi) -> list[Any]:
     async with aclosing(api.watch(PATH, {"watch": "1"})) as events:
         return [event async for event in events]
