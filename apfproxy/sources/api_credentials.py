@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from apfproxy.base.tls_files import Lifetime
     from apfproxy.sources.kubeconfig import ApiAccess, Program
 
-MAX_BYTES = 1 << 20  # of a program's output, and of its errors
+MAX_BYTES = 1 << 20  # of a program's output; as many of its errors
 MAX_MESSAGE = 300  # characters of its errors that are shown
 WITHIN_S = 30.0
-EARLY_S = 10.0  # before it expires, a credential is replaced
+EARLY_S = 10.0  # before its expiry a credential is replaced
 
 
 class Credential(msgspec.Struct, rename="camel", frozen=True):

@@ -32,7 +32,7 @@ MANAGER = "apfproxy"  # owns the fields that are written
 REST_S = 1.0  # during which changes are gathered
 CONTESTED_S = 60.0  # between two writes of one condition to one schema
 
-# May concern one schema alone, and keep no other from being written.
+# Statuses that may concern one schema alone: the others are written all the same.
 OF_ONE = {400, 403, 409, 413, 422}
 
 FORBIDDEN_HINT = "; give the proxy's user the cluster role of config/kubernetes/rbac/status.yaml"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Source = DnsEndpoints | ServiceEndpoints
 
-# For the first endpoints: at the start, and before other settings come into force.
+# The wait for the first endpoints: at the start, and before other settings come into force.
 FIRST_ANSWER_S = 10.0
 
 ENDPOINTS = "endpoints"  # the health check

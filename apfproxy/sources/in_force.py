@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 MAX_LOGGED_PROBLEMS = 20
 PAUSE_S = 0.02  # between two configurations: thousands of objects may be applied in a row
-# Pauses are so many times as long as making a configuration: requests need the processor, too.
+# A pause is at least so many times as long as the last load: requests need the processor.
 REST = 4
 RETRY_S = 5.0  # after an unexpected failure
 
