@@ -1,4 +1,4 @@
-"""kubectl streams over TLS, through the proxy: exec, attach, cp, logs and port-forward."""
+"""kubectl streams over TLS, through the proxy: exec, logs and port-forward."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ PROTOCOLS = {
 TOKENS = TOKEN, WRONG_TOKEN = "static-token-of-tess", "static-token-of-nobody"
 LISTENS = r"listens on 127\.0\.0\.1:(\d+) with TLS and HTTP/2,"
 LINES = "".join(f"{number} of many lines\n" for number in range(20_000))
-BIG_BYTES = 2_000_000
 PIECE_BYTES = 200_000
 
 
@@ -93,8 +92,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 async def upstream(folder: Path) -> AsyncIterator[StreamingUpstream]:
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(folder / "server.crt", folder / "server.key")
-    (folder / "pods").mkdir()
-    async with StreamingUpstream(folder / "pods").running(tls) as made:
+    async with StreamingUpstream().running(tls) as made:
         yield made
 
 
@@ -205,27 +203,6 @@ def run_commands(kubectl: Kubectl, pod: str) -> None:
     assert "91x17" in size
 
 
-def attach(kubectl: Kubectl, pod: str) -> None:
-    assert "started\n" == kubectl("attach", pod)
-    assert "started\n" + LINES == kubectl("attach", "-i", pod, stdin=LINES)
-
-
-def copy(kubectl: Kubectl, pod: str) -> None:
-    data = random.Random(4).randbytes(BIG_BYTES)  # noqa: S311  not a secret
-    (kubectl.folder / "big.bin").write_bytes(data)
-    (kubectl.folder / "tree" / "leaf").mkdir(parents=True)
-    (kubectl.folder / "tree" / "leaf" / "name.txt").write_text("a name\n")
-    kubectl("cp", "big.bin", f"{pod}:/there.bin")
-    kubectl("cp", "tree", f"{pod}:/tree")
-    kubectl("cp", f"{pod}:/there.bin", "back.bin")
-    kubectl("cp", f"{pod}:/tree", "back")
-    assert data == (kubectl.folder / "back.bin").read_bytes()
-    assert "a name\n" == (kubectl.folder / "back" / "leaf" / "name.txt").read_text()
-    missing = kubectl.run("cp", f"{pod}:/none", "none")
-    assert missing.code
-    assert "none: Cannot stat" in missing.out + missing.err
-
-
 def follow_logs(kubectl: Kubectl, pod: str) -> None:
     with kubectl.running("logs", "--follow", pod) as lines:
         assert "started\n" == lines.readline()
@@ -252,7 +229,7 @@ def forward_ports(kubectl: Kubectl, pod: str) -> None:
         read_to(lines, "nothing listens on port 81 of the pod")
 
 
-SCENARIOS = (run_commands, attach, copy, follow_logs, forward_ports)
+SCENARIOS = (run_commands, follow_logs, forward_ports)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[each.__name__ for each in SCENARIOS])

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from apfproxy.flowcontrol.controller import Digest
-    from apfproxy.sources.kubernetes import KubernetesObjects
     from tests.end_to_end.api_servers import Restarted
 
 API_VERSION = "flowcontrol.apiserver.k8s.io/v1"
@@ -175,13 +174,6 @@ async def following(path: str, **changes: Any) -> AsyncIterator[ProxyProcess]:  
         yield process
     finally:
         await process.stop()
-
-
-def source_of(process: ProxyProcess) -> KubernetesObjects:
-    assert process.cluster.objects.source is not None
-    source: Any = process.cluster.objects.source
-    assert source.reflectors
-    return source  # type: ignore[no-any-return]
 
 
 async def restart(server: Restarted, number: signal.Signals) -> None:

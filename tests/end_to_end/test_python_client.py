@@ -10,6 +10,15 @@ import pytest
 
 from apfproxy.apiserver.kinds import KINDS as SERVED
 from tests.end_to_end.api_servers import PROXIED
+from tests.end_to_end.manifests import (
+    Object,
+    budget,
+    flow_schema,
+    level,
+    namespace,
+    pod,
+    resource_slice,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,78 +35,20 @@ WATCH_S = 100
 ATTEMPTS = 10
 """For a replacement that a controller may come before."""
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
-REJECT = client.V1LimitResponse(type="Reject")
-EVERYBODY = client.FlowcontrolV1Subject(kind="Group", group=client.V1GroupSubject(name="team"))
-RULE = client.V1ResourcePolicyRule(
-    verbs=["get"], api_groups=["*"], resources=["pods"], namespaces=["*"]
-)
 
-KINDS: dict[str, tuple[str, Callable[[Model], Model], str]] = {
-    "namespace": ("CoreV1Api", lambda named: client.V1Namespace(metadata=named), "Namespace"),
-    "namespaced_pod": (
-        "CoreV1Api",
-        lambda named: client.V1Pod(
-            metadata=named,
-            spec=client.V1PodSpec(containers=[client.V1Container(name="main", image="app:1")]),
-        ),
-        "Pod",
-    ),
+KINDS: dict[str, tuple[str, Callable[[str], Object], str]] = {
+    "namespace": ("CoreV1Api", namespace, "Namespace"),
+    "namespaced_pod": ("CoreV1Api", lambda name: pod(name, NAMESPACE), "Pod"),
     "namespaced_pod_disruption_budget": (
         "PolicyV1Api",
-        lambda named: client.V1PodDisruptionBudget(
-            metadata=named,
-            spec=client.V1PodDisruptionBudgetSpec(
-                min_available=1, selector=client.V1LabelSelector(match_labels=named.labels)
-            ),
-        ),
+        lambda name: budget(name, NAMESPACE, of=name),
         "Status",
     ),
-    "resource_slice": (
-        "ResourceV1Api",
-        lambda named: client.V1ResourceSlice(
-            metadata=named,
-            spec=client.V1ResourceSliceSpec(
-                driver="gpu.example.com",
-                node_name="node-a",
-                pool=client.V1ResourcePool(name="node-a", generation=1, resource_slice_count=1),
-                devices=[
-                    client.V1Device(
-                        name="gpu-0",
-                        attributes={"model": client.V1DeviceAttribute(string="a100")},
-                        capacity={"memory": client.V1DeviceCapacity(value="80Gi")},
-                    )
-                ],
-            ),
-        ),
-        "ResourceSlice",
-    ),
-    "priority_level_configuration": (
-        "FlowcontrolApiserverV1Api",
-        lambda named: client.V1PriorityLevelConfiguration(
-            metadata=named,
-            spec=client.V1PriorityLevelConfigurationSpec(
-                type="Limited",
-                limited=client.V1LimitedPriorityLevelConfiguration(
-                    nominal_concurrency_shares=5, limit_response=REJECT
-                ),
-            ),
-        ),
-        "Status",
-    ),
+    "resource_slice": ("ResourceV1Api", resource_slice, "ResourceSlice"),
+    "priority_level_configuration": ("FlowcontrolApiserverV1Api", level, "Status"),
     "flow_schema": (
         "FlowcontrolApiserverV1Api",
-        lambda named: client.V1FlowSchema(
-            metadata=named,
-            spec=client.V1FlowSchemaSpec(
-                priority_level_configuration=client.V1PriorityLevelConfigurationReference(
-                    name="exempt"
-                ),
-                matching_precedence=5000,
-                rules=[
-                    client.V1PolicyRulesWithSubjects(subjects=[EVERYBODY], resource_rules=[RULE])
-                ],
-            ),
-        ),
+        lambda name: flow_schema(name, "exempt"),
         "Status",
     ),
 }
@@ -129,7 +80,8 @@ def test_typed_objects(api_client: Model, noun: str) -> None:
     scope = (NAMESPACE,) if noun.startswith("namespaced_") else ()
     name = f"typed-{noun.replace('_', '-')}"
     selector = {"label_selector": f"of={name}"}
-    made = make(client.V1ObjectMeta(name=name, labels={"of": name}))
+    made = make(name)
+    made["metadata"]["labels"] = {"of": name}
 
     def call(verb: str, *arguments: object, **options: object) -> Model:
         return getattr(api, f"{verb}_{noun}")(*arguments, *scope, **options)
@@ -146,7 +98,7 @@ def test_typed_objects(api_client: Model, noun: str) -> None:
     start = call("list", **selector).metadata.resource_version
     created = create(made)
     read = call("read", name)
-    assert type(made) is type(created)
+    assert made["kind"] == type(created).__name__.removeprefix("V1")
     assert (created.metadata.uid, created.spec) == (read.metadata.uid, read.spec)
     assert [created.metadata.uid] == [each.metadata.uid for each in call("list", **selector).items]
     assert "AlreadyExists" == refusal(create, made)
@@ -187,7 +139,7 @@ def test_typed_objects(api_client: Model, noun: str) -> None:
         events.append(event)
         if event["type"] == "DELETED":
             break
-    assert {type(made)} == {type(event["object"]) for event in events}
+    assert {type(created)} == {type(event["object"]) for event in events}
     assert ("ADDED", {"MODIFIED"}) == (events[0]["type"], {each["type"] for each in events[1:-1]})
     versions = [int(event["object"].metadata.resource_version) for event in events]
     assert sorted(set(versions)) == versions

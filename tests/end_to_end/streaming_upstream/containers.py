@@ -1,17 +1,14 @@
-"""A pod's one container: scripted commands, their streams, and files that are real."""
+"""A pod's one container: scripted commands and their streams."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import json
-import tarfile
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from tests.end_to_end.streaming_upstream.connections import WebSocket
     from tests.end_to_end.streaming_upstream.spdy import Session, Stream
@@ -97,10 +94,9 @@ def status_of(exit_code: int) -> dict[str, Any]:
 
 
 class Container:
-    """The files below a root, and what was written to the log."""
+    """Commands, and what was written to the log."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self) -> None:
         self._lines = [FIRST_LINE]
         self._has_ended = False
         self._changed = asyncio.Condition()
@@ -120,15 +116,12 @@ class Container:
     async def run(self, command: list[str], streams: Streams) -> None:
         name, *arguments = command
         known = {
-            "attach": self._attach,
             "cat": self._cat,
             "echo": self._echo,
             "exit": self._exit,
             "log": self._log,
             "size": self._size,
             "stop": self._stop,
-            "tar": self._tar,
-            "test": self._test,
         }
         if name in known:
             code = await known[name](streams, arguments)
@@ -137,10 +130,6 @@ class Container:
             code = NOT_FOUND
         await streams.write(ERROR, json.dumps(status_of(code)).encode())
         await streams.end()
-
-    async def _attach(self, streams: Streams, arguments: list[str]) -> int:
-        await streams.write(STDOUT, FIRST_LINE)
-        return await self._cat(streams, arguments) if arguments else 0
 
     async def _cat(self, streams: Streams, _: list[str]) -> int:
         while data := await streams.read(STDIN):
@@ -173,36 +162,6 @@ class Container:
             self._has_ended = True
             self._changed.notify_all()
         return 0
-
-    async def _test(self, _: Streams, arguments: list[str]) -> int:
-        assert "-d" == arguments[0], arguments
-        return 0 if self._path(arguments[1]).is_dir() else 1
-
-    async def _tar(self, streams: Streams, arguments: list[str]) -> int:
-        archive = io.BytesIO()
-        if "x" in arguments[0]:
-            archive.write(await _all_of(streams))
-            archive.seek(0)
-            to = arguments[arguments.index("-C") + 1] if "-C" in arguments else "/"
-            with tarfile.open(fileobj=archive) as tar:
-                # Python 3.11.2 does not know of filters; what comes is the tests' own either way.
-                tar.extraction_filter = getattr(tarfile, "data_filter", None)
-                tar.extractall(self._path(to))  # noqa: S202
-            return 0
-        name = arguments[2]
-        if not self._path(name).exists():
-            missing = f"tar: {name.lstrip('/')}: Cannot stat: No such file or directory\n"
-            await streams.write(STDERR, missing.encode())
-            return 2
-        with tarfile.open(fileobj=archive, mode="w") as tar:
-            tar.add(self._path(name), name.lstrip("/"))
-        await streams.write(STDOUT, archive.getvalue())
-        return 0
-
-    def _path(self, name: str) -> Path:
-        path = (self.root / name.lstrip("/")).resolve()
-        assert path.is_relative_to(self.root.resolve()), name
-        return path
 
 
 async def _all_of(streams: Streams) -> bytes:

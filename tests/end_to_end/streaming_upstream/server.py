@@ -26,13 +26,12 @@ from tests.end_to_end.streaming_upstream.spdy import Session
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from tests.end_to_end.streaming_upstream.spdy import Stream
 
 PORT = 80
 """For the pods; it echoes."""
-NAMES = ("", "/attach", "/exec", "/log", "/portforward")
+NAMES = ("", "/exec", "/log", "/portforward")
 VERSIONS = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 RESOURCE = {
     "singularName": "pod",
@@ -162,7 +161,6 @@ class Asked:
 class StreamingUpstream:
     """A server of streams."""
 
-    folder: Path
     port: int = 0
     asked: list[Asked] = field(default_factory=list)
     failures: list[BaseException] = field(default_factory=list)
@@ -215,8 +213,7 @@ class StreamingUpstream:
             writer.write(response(running_pod(namespace, pod)))
             return True
         if pod not in self._containers:
-            (self.folder / pod).mkdir()
-            self._containers[pod] = Container(self.folder / pod)
+            self._containers[pod] = Container()
         container = self._containers[pod]
         if what == "log":
             self.asked.append(Asked(what, pod, "", user))
@@ -228,8 +225,6 @@ class StreamingUpstream:
             return True
         socket = Socket(reader, writer)
         command = request.query.get("command", [])
-        if what == "attach":
-            command = ["attach", *(["-i"] if request.is_set("stdin") else [])]
         upgrade = request.fields["upgrade"].lower()
         over = agreed_on_websocket if upgrade == "websocket" else agreed_on_spdy
         protocol, fields = over(request, what)
