@@ -65,7 +65,8 @@ class AdminListener:
         return are_local(self._sockets)
 
     def warning(self, settings: Settings) -> str:
-        return access_warning(settings, is_here=self.is_local())
+        """Says that others can read what they should not; a worker leaves that to its parent."""
+        return access_warning(settings, is_here=self.is_local()) if self._sockets else ""
 
     def state(self) -> AdminState | None:
         return admin_state(self._places, self.access.refused) if self._sockets else None

@@ -7,11 +7,14 @@ import logging
 from typing import TYPE_CHECKING
 
 import aiohttp
+import pytest
 from msgspec.structs import replace
 
 from apfproxy.app import cluster as cluster_module
 from apfproxy.app.process import ProxyProcess
 from apfproxy.base.faults import Part
+from apfproxy.base.service_manager import ServiceManager
+from apfproxy.base.signals import Signals
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.settings import UNSAID, Address, EndpointSettings, FlowControlSettings
 from apfproxy.sources.in_force import ObjectFiles
@@ -23,8 +26,6 @@ from tests.support.processes import page, settings_for, upstream
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 @on_uvloop
@@ -46,6 +47,27 @@ async def test_forwards_and_shows_itself() -> None:
     assert "\napfproxy_config_" in metrics
     assert process.health.problem("shutdown") == "the process is shutting down"
     assert process.admin_port is None
+
+
+@pytest.mark.parametrize("is_worker", [False, True])
+async def test_admin_listener_that_others_reach(
+    is_worker: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log warns of it; a worker has none, and leaves that to its parent."""
+    caplog.set_level(logging.INFO)
+    manager = ServiceManager({})
+    manager.shows_state = is_worker
+    settings = replace(settings_for(9), admin=Address(host="0.0.0.0", port=0))  # noqa: S104
+    process = ProxyProcess(settings, manager=manager)
+    await process.start()
+    port = process.admin_port
+    with Signals() as signals:
+        process.attend(signals)
+    await process.stop()
+
+    assert is_worker == (port is None)
+    assert is_worker == ("admin on its parent's address" in caplog.text)
+    assert is_worker != ("admin: others than this machine reach it" in caplog.text)
 
 
 async def test_objects_take_effect_and_problems_show(
