@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 MAX_FRAME_BYTES: Final = 64 << 20
 """Bounds one message, and all that the other side has not read."""
-MAX_REPLY_BYTES: Final = MAX_FRAME_BYTES // 2
+MAX_REPLY_BYTES: Final = 48 << 20
+"""Less than a frame, as a state may wait to be read beside it."""
 READ_BYTES: Final = 1 << 18
 LENGTH_BYTES: Final = 4
 MAX_PROBLEM: Final = 200
@@ -252,6 +253,8 @@ class Link:
             self._on_message(message)
 
     async def _answer(self, ask: Ask) -> None:
+        if self._connection.fileno() < 0:
+            return  # it has ended: what it held is dropped, and is not to come back
         try:
             data = await self._replied(ask)
         except Exception as error:  # noqa: BLE001 - whatever it is, the link goes on

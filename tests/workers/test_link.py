@@ -97,6 +97,27 @@ async def test_questions() -> None:
     assert ["is broken", "knows no question 'later'", "ZeroDivisionError"] == errors
 
 
+async def test_question_of_a_process_that_has_ended() -> None:
+    """A swap that it asked for last does not bring back what was dropped at its end."""
+    called: list[bytes] = []
+
+    async def note(arguments: bytes) -> bytes:
+        called.append(arguments)
+        return b""
+
+    ours, theirs = socket.socketpair()
+    link, its = Link(ours, print, lambda: None, {"a": note}), Link(theirs, print, print, {})
+    asking = asyncio.ensure_future(its.ask("a", b"1"))
+    await asyncio.sleep(0)
+    its.close()
+    link.finish()
+    with pytest.raises(LinkError, match="the other process is gone"):
+        await asking
+    await asyncio.sleep(0)
+
+    assert [] == called
+
+
 async def test_no_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that does not come in time, is too long, or whose process is gone, is an error."""
     monkeypatch.setattr(module, "MAX_REPLY_BYTES", 1000)
