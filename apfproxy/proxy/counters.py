@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from dataclasses import dataclass, field
 
 from apfproxy.base.tls_files import Handshake
@@ -155,17 +156,4 @@ class ProxyCounters:
     @property
     def responses(self) -> dict[int, int]:
         """Status code to final responses to the cluster's requests, no matter who gave them."""
-        return _sum_of(self.upstream.answers, self.own_responses)
-
-    @property
-    def requests_by_status(self) -> dict[int, int]:
-        """Status code to final responses sent to clients, no matter who gave them."""
-        return _sum_of(self.upstream.answers, self.own_responses, self.listener.own_responses)
-
-
-def _sum_of(*counts: dict[int, int]) -> dict[int, int]:
-    merged: dict[int, int] = {}
-    for each in counts:
-        for code, answers in each.items():
-            merged[code] = merged.get(code, 0) + answers
-    return merged
+        return dict(Counter(self.upstream.answers) + Counter(self.own_responses))

@@ -116,7 +116,7 @@ async def test_drain_under_load(is_secured: bool, tmp_path: Path) -> None:
 
     assert ([], {}) == (crowd.unanswered, crowd.others)
     assert counters.listener.bytes_from_clients == sum(map(len, map(crowd.request, crowd.answered)))
-    assert {200: len(crowd.answered)} == counters.requests_by_status
+    assert {200: len(crowd.answered)} == counters.responses
     assert {number: number for number in crowd.seen} == crowd.answered
     assert {1} == set(crowd.seen.values())
     assert BEFORE_DRAIN <= crowd.asked == len(crowd.answered) < 2 * BEFORE_DRAIN

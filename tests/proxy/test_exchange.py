@@ -49,7 +49,7 @@ def test_request_that_fits(bench: Bench) -> None:
     assert b"X-Kubernetes-PF-FlowSchema-UID: " in answer
     assert answer.endswith(b"\r\n\r\nok")
     assert 1 == bench.pool.idle_count
-    assert {200: 1} == bench.counters.requests_by_status
+    assert {200: 1} == bench.counters.responses
     bench.assert_at_rest()
 
 

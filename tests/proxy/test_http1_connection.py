@@ -161,7 +161,7 @@ def test_slow_head_is_refused(bench: Bench) -> None:
 
     assert b"408" == status(refusal)
     assert b"(downstream.headTimeout)" in refusal
-    assert {408: 1} == bench.counters.requests_by_status
+    assert {408: 1} == bench.counters.listener.own_responses
     assert client.has_eof
 
 

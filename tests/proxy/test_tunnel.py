@@ -78,7 +78,7 @@ def test_an_upgrade(bench: Bench) -> None:
     assert b"X-Kubernetes-PF-" not in head
     assert 1 == bench.counters.tunnels_open
     assert {"SPDY/3.1": 0, "websocket": 1} == bench.counters.tunnels_by_protocol
-    assert {101: 1} == bench.counters.requests_by_status
+    assert {101: 1} == bench.counters.responses
     assert (0, 0, 0) == bench.use()
     assert_over(bench, client, upstream)
 

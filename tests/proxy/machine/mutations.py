@@ -85,7 +85,7 @@ def never_expiring(self: Exchange) -> None:
 def ends_with_the_first_408(sweep: Method) -> Method:
     def mutated(self: ProxyServer) -> None:
         assert self._router.only is not None
-        if not self._router.only.counters.requests_by_status.get(408):
+        if not self._router.only.counters.responses.get(408):
             sweep(self)
 
     return mutated
