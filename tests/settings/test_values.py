@@ -29,6 +29,7 @@ from apfproxy.settings.values import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -302,50 +303,45 @@ def test_parent() -> None:
     assert "the parent process" == str(address)
 
 
+LOCATED, OF_THIS_FILE = SettingsLines.located, SettingsLines.of_this_file
+
+
 @pytest.mark.parametrize(
-    ("problem", "located"),
+    ("say", "problem", "said"),
     [
-        ("upstream.url: wrong", "~:1: upstream.url: wrong"),
-        ("upstream.tokenFile: lacking", "~:1: upstream.tokenFile: lacking"),
-        ("jwt[0].keysFile: wrong", "~: jwt[0].keysFile: wrong"),
-        ("authentication.jwt[0].caFile: x", "~:4: authentication.jwt[0].caFile: x"),
-        ("@/keys: is no JWKS", "~:4: authentication.jwt[0].keysFile: @/keys: is no JWKS"),
-        ("the file @/keys is", "~:4: authentication.jwt[0].keysFile: the file @/keys is"),
-        ("@/keys:7: broken", "@/keys:7: broken"),
-        ("give either admin or drain", "~:5: give either admin or drain"),
-        ("flowControl.seats: no admin", "~: flowControl.seats: no admin"),
-        ("nothing known", "~: nothing known"),
+        (LOCATED, "upstream.url: wrong", "~:1: upstream.url: wrong"),
+        (LOCATED, "upstream.tokenFile: lacking", "~:1: upstream.tokenFile: lacking"),
+        (LOCATED, "jwt[0].keysFile: wrong", "~: jwt[0].keysFile: wrong"),
+        (LOCATED, "authentication.jwt[0].caFile: x", "~:4: authentication.jwt[0].caFile: x"),
+        (LOCATED, "@/keys: is no", "~:4: authentication.jwt[0].keysFile: @/keys: is no"),
+        (LOCATED, "the file @/keys is", "~:4: authentication.jwt[0].keysFile: the file @/keys is"),
+        (LOCATED, "@/keys:7: broken", "@/keys:7: broken"),
+        (LOCATED, "give either admin or drain", "~:5: give either admin or drain"),
+        (LOCATED, "flowControl.seats: no admin", "~: flowControl.seats: no admin"),
+        (LOCATED, "nothing known", "~: nothing known"),
+        (OF_THIS_FILE, "upstream.url: wrong", "~:1: upstream.url: wrong"),
+        (OF_THIS_FILE, "upstream.identity (--x): needs", "upstream.identity (--x): needs"),
+        (OF_THIS_FILE, "@/keys: is no", "~:4: authentication.jwt[0].keysFile: @/keys: is no"),
+        (OF_THIS_FILE, "@/keys:7: broken", "@/keys:7: broken"),
+        (OF_THIS_FILE, "~:2: wrong", "~:2: wrong"),
+        (OF_THIS_FILE, "cannot listen; give another admin", "cannot listen; give another admin"),
+        (
+            OF_THIS_FILE,
+            "one of upstream.dns, upstream.url",
+            "~:1: one of upstream.dns, upstream.url",
+        ),
     ],
 )
-def test_where_a_problem_is(tmp_path: Path, problem: str, located: str) -> None:
+def test_where_a_problem_is(
+    tmp_path: Path, say: Callable[[SettingsLines, str], str], problem: str, said: str
+) -> None:
+    """Of what a flag may have said, only what is surely of the file has a line there."""
     path = tmp_path / "settings.yaml"
     path.write_text(
         "upstream: {url: 'http://a'}\nauthentication:\n  jwt:\n  - {keysFile: keys}\nadmin: ~\n"
     )
     given, expected = (
-        text.replace("~", str(path)).replace("@", str(tmp_path)) for text in (problem, located)
+        text.replace("~", str(path)).replace("@", str(tmp_path)) for text in (problem, said)
     )
 
-    assert expected == SettingsLines(path).located(given)
-
-
-@pytest.mark.parametrize(
-    ("problem", "placed"),
-    [
-        ("upstream.url: wrong", "~:1: upstream.url: wrong"),
-        ("upstream.identity (--x): needs", "upstream.identity (--x): needs"),
-        ("@/keys: is no JWKS", "~:2: authentication.tokenFile: @/keys: is no JWKS"),
-        ("@/keys:7: broken", "@/keys:7: broken"),
-        ("~:2: wrong", "~:2: wrong"),
-        ("cannot listen; give another admin", "cannot listen; give another admin"),
-        ("only one of upstream.dns, upstream.url", "~:1: only one of upstream.dns, upstream.url"),
-    ],
-)
-def test_what_a_flag_may_have_said(tmp_path: Path, problem: str, placed: str) -> None:
-    """Only what is surely of the file has a line there."""
-    path = tmp_path / "settings.yaml"
-    path.write_text("upstream: {url: 'http://a'}\nauthentication: {tokenFile: keys}\nadmin: ~\n")
-    given, expected = (
-        text.replace("~", str(path)).replace("@", str(tmp_path)) for text in (problem, placed)
-    )
-    assert expected == SettingsLines(path).of_this_file(given)
+    assert expected == say(SettingsLines(path), given)
