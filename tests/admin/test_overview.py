@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.admin.gathering import gathered
 from apfproxy.admin.overview import MAX_PROBLEM, Overview
-from apfproxy.admin.state import ClusterState
+from apfproxy.admin.state import ClusterState, ProcessState
 from loadtest.objects import flow_schema, group_subject
 from tests.admin.scene import Scene, StillUpstream
 from tests.fleet.views import fleet
@@ -16,59 +15,40 @@ from tests.fleet.views import fleet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.admin.state import ProcessState
-
 S = 1_000_000_000
-SCHEMA = flow_schema("everyone", "catch-all", group_subject("everyone"))
 
 
-class Still:
-    def __init__(self, *states: str, enforcement: str = "enforce", fleet: Any = None) -> None:  # noqa: ANN401
-        self.scene = Scene((SCHEMA,))
-        self.scene.upstream = StillUpstream(*states)
-        self.fleet = fleet
-        self.enforcement = enforcement
-
-    def cluster(self, name: str) -> ClusterState:
-        return self.scene.cluster(name, fleet=self.fleet, enforcement=self.enforcement)
+def still(*states: str) -> Scene:
+    """A cluster whose servers are in these states."""
+    scene = Scene((flow_schema("everyone", "catch-all", group_subject("everyone")),))
+    scene.upstream = StillUpstream(*states)
+    return scene
 
 
-class Process:
-    def __init__(self, **clusters: Still | str) -> None:
-        self.now_ns = 0
-        self.clusters = clusters
-        self.overview = Overview()
+def after(
+    seconds: int, change: Callable[[], object], scenes: dict[str, Scene], **parts: str
+) -> tuple[Overview, dict[str, Any]]:
+    def state() -> ProcessState:
+        return ProcessState(clusters=[each.cluster(name, **parts) for name, each in scenes.items()])
 
-    def state(self) -> ProcessState:
-        parts = [
-            ClusterState(name=name, problem=each) if isinstance(each, str) else each.cluster(name)
-            for name, each in self.clusters.items()
-        ]
-        *_, state = gathered(started_s=1.0, health=(), clusters=parts)
-        return state
-
-    def sample(self) -> None:
-        self.overview.take(self.state(), self.now_ns)
-
-    def json(self) -> dict[str, Any]:
-        return self.overview.json(self.state())
-
-    def after(self, seconds: int, change: Callable[[], object]) -> dict[str, Any]:
-        self.sample()
-        change()
-        self.now_ns += seconds * S
-        self.sample()
-        return self.json()
+    overview = Overview()
+    overview.take(state(), 0)
+    change()
+    overview.take(state(), seconds * S)
+    return overview, overview.json(state())
 
 
 def test_worst_first() -> None:
-    partly, dead = Still("up", "failing"), Still("failing")
-    away = Still("up", fleet=fleet(problem="no answer"))
-    process = Process(well=Still("up"), partly=partly, dead=dead, bad="x" * 999, away=away)
-    whole = process.state()
-    whole.clusters[0].problem = "s.yaml:3: odd\ns.yaml:4: even"
-    state = process.overview.json(whole)
-    out = "1 of 2 servers is out: http://1:1: connection refused"
+    well = still("up").cluster("well")
+    well.problem = "s.yaml:3: odd\ns.yaml:4: even"
+    clusters = [
+        well,
+        still("up", "failing").cluster("partly"),
+        still("failing").cluster("dead"),
+        ClusterState(name="bad", problem="x" * 999),
+        still("up").cluster("away", fleet=fleet(problem="no answer")),
+    ]
+    state = Overview().json(ProcessState(clusters=clusters))
 
     assert ["bad", "dead"] == [each["name"] for each in state["clusters"]][:2]
     assert [
@@ -78,7 +58,7 @@ def test_worst_first() -> None:
     assert {
         "bad": "x" * MAX_PROBLEM,
         "dead": "all fail",
-        "partly": out,
+        "partly": "1 of 2 servers is out: http://1:1: connection refused",
         "away": "no answer",
         "well": "stays as it was: s.yaml:3: odd; s.yaml:4: even",
     } == {each["name"]: each["problem"] for each in state["clusters"]}
@@ -86,9 +66,12 @@ def test_worst_first() -> None:
 
 @pytest.mark.parametrize("is_observing", [False, True])
 def test_a_cluster_that_would_reject(is_observing: bool) -> None:
-    busy = Still("up", enforcement="observe" if is_observing else "enforce")
-    queue_set = busy.scene.controller.levels["catch-all"].queue_set
-    state = Process(busy=busy).after(2, lambda: setattr(queue_set, "rejected_total", 4))
+    busy, enforcement = still("up"), "observe" if is_observing else "enforce"
+    queue_set = busy.controller.levels["catch-all"].queue_set
+    _, state = after(
+        *(2, lambda: setattr(queue_set, "rejected_total", 4), {"busy": busy}),
+        enforcement=enforcement,
+    )
     [row], [first] = state["clusters"], state["verdict"]
     told = "1 of 1 cluster rejects requests: busy" == first["text"]
 
@@ -99,20 +82,16 @@ def test_a_cluster_that_would_reject(is_observing: bool) -> None:
 
 def test_rates() -> None:
     """They are those between two samples; a cluster made again begins again."""
-    busy = Still("up")
-    process = Process(a=Still("up"), busy=busy)
-    state = process.after(2, lambda: (busy.scene.ticket("ann"), busy.scene.ticket("bob")))
+    busy = still("up")
+    scenes = {"a": still("up"), "busy": busy}
+    overview, state = after(2, lambda: (busy.ticket("ann"), busy.ticket("bob")), scenes)
     row, other = state["clusters"]
+    names = "servedPerSecond", "failedPerSecond", "rejectedPerSecond", "executing"
 
     assert ("busy", "a") == (row["name"], other["name"])
-    assert (1.0, 0.0, 0.0, 2) == (
-        row["servedPerSecond"],
-        row["failedPerSecond"],
-        row["rejectedPerSecond"],
-        row["executing"],
-    )
+    assert (1.0, 0.0, 0.0, 2) == tuple(row[name] for name in names)
     assert "all is well: 1 requests/s in 2 clusters, nothing waits" == state["verdict"][0]["text"]
-    process.clusters = {"busy": Still("up")}
-    process.sample()
+    again = ProcessState(clusters=[still("up").cluster("busy")])
+    overview.take(again, 3 * S)
 
-    assert 0.0 == process.json()["clusters"][0]["servedPerSecond"]
+    assert 0.0 == overview.json(again)["clusters"][0]["servedPerSecond"]
