@@ -68,10 +68,11 @@ def test_worst_first() -> None:
 def test_a_cluster_that_would_reject(is_observing: bool) -> None:
     busy, enforcement = still("up"), "observe" if is_observing else "enforce"
     queue_set = busy.controller.levels["catch-all"].queue_set
-    _, state = after(
-        *(2, lambda: setattr(queue_set, "rejected_total", 4), {"busy": busy}),
-        enforcement=enforcement,
-    )
+
+    def reject() -> None:
+        queue_set.rejected_total = 4
+
+    _, state = after(2, reject, {"busy": busy}, enforcement=enforcement)
     [row], [first] = state["clusters"], state["verdict"]
     told = "1 of 1 cluster rejects requests: busy" == first["text"]
 

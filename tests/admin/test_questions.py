@@ -20,12 +20,7 @@ from apfproxy.admin.questions import (
     replies,
     request_rows,
 )
-from apfproxy.admin.tables import (
-    PRIORITY_LEVELS,
-    REQUEST_COLUMNS,
-    request_columns,
-    rows,
-)
+from apfproxy.admin.tables import PRIORITY_LEVELS, REQUEST_COLUMNS, request_columns, rows
 from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
 from apfproxy.objects.types import QueuingConfiguration
 from loadtest.objects import flow_schema, group_subject, priority_level

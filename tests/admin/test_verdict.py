@@ -44,13 +44,7 @@ def with_defaults(part: str, given: Any) -> Any:  # noqa: ANN401 - JSON
 def state(text: str = "{}") -> dict[str, Any]:
     """The state of the live page, as far as a case says it."""
     idle: dict[str, Any] = {"answersPerSecond": {}, "p99": None}
-    given = {
-        "levels": [{}],
-        "proxy": {},
-        "problems": [],
-        "upstream": idle,
-        **yaml.safe_load(text),
-    }
+    given = {"levels": [{}], "proxy": {}, "problems": [], "upstream": idle, **yaml.safe_load(text)}
     made: dict[str, Any] = with_defaults("state", given)
     upstream = made["upstream"]
     if "endpoints" in upstream:
