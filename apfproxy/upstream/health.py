@@ -41,7 +41,6 @@ import asyncio
 import logging
 import random
 import time
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -114,31 +113,11 @@ class Rules:
         return of.tls, of.host_header, of.identity, of.token_file, self.path
 
 
-class Judge(ABC):
-    """Decides by requests and checks whether an endpoint is up."""
+class PassiveHealth:
+    """Judges the only server, of which requests tell most."""
 
     def __init__(self, health: EndpointHealth) -> None:
         self._health = health
-
-    @abstractmethod
-    def look(self, responded: int, failed: int, now_ns: int) -> None:
-        """Judge by how many requests had a response, or failed, since the last look."""
-
-    @abstractmethod
-    async def check(self) -> None:
-        """Check the endpoint once."""
-
-    async def _reach(self) -> None:
-        """Connect; and ask, if the endpoint accepts connections but does not respond."""
-        health = self._health
-        if health.failure in ANSWER_FAILURES:
-            await health.ask("HEAD", "/")
-        else:
-            await health.endpoint.probe()
-
-
-class PassiveHealth(Judge):
-    """Judges the only server, of which requests tell most."""
 
     def look(self, responded: int, failed: int, now_ns: int) -> None:
         health = self._health
@@ -154,7 +133,7 @@ class PassiveHealth(Judge):
         asks, before_ns = health.failure in ANSWER_FAILURES, health.heard_ns or 0
         error: Exception | None = None
         try:
-            await self._reach()
+            await health.reach()
         except Exception as problem:  # noqa: BLE001  whatever it is, the next check may do better
             error = problem
         now_ns = health.end_check()
@@ -170,11 +149,11 @@ class PassiveHealth(Judge):
         health.say(now_ns)
 
 
-class ActiveHealth(Judge):
+class ActiveHealth:
     """Judges one of several, or one that is asked for a path."""
 
     def __init__(self, health: EndpointHealth) -> None:
-        super().__init__(health)
+        self._health = health
         self._good = self._bad = 0  # of checks in a row
         self._refusal = ""
         """The fault of the last check's response, if that was taken for well all the same."""
@@ -220,7 +199,7 @@ class ActiveHealth(Judge):
     async def _asked(self, path: str | None) -> Problem | None:
         health = self._health
         if path is None:
-            await self._reach()
+            await health.reach()
             return None
         status = await health.ask("GET", path)
         found = f"{path} is answered by {status_text(status)}"
@@ -296,7 +275,7 @@ class EndpointHealth:
         self.ejections = self.ejections_total = 0
         self.has_passed = self.is_doubted = False
         self.heard_ns: int | None = None
-        self.judge: Judge = PassiveHealth(self)
+        self.judge: PassiveHealth | ActiveHealth = PassiveHealth(self)
         self.follow(owner.rules)
         self._problem = ""
         self._checking: asyncio.Task[None] | None = None
@@ -515,6 +494,13 @@ class EndpointHealth:
         self.heard_ns = now_ns if heard_ns is None else heard_ns
         self._checking = None
         return now_ns
+
+    async def reach(self) -> None:
+        """Connect; and ask, if the endpoint accepts connections but does not respond."""
+        if self.failure in ANSWER_FAILURES:
+            await self.ask("HEAD", "/")
+        else:
+            await self.endpoint.probe()
 
     async def ask(self, method: str, path: str) -> int:
         settings = self.owner.rules.settings
