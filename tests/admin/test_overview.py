@@ -26,10 +26,14 @@ def still(*states: str) -> Scene:
 
 
 def after(
-    seconds: int, change: Callable[[], object], scenes: dict[str, Scene], **parts: str
+    seconds: int,
+    change: Callable[[], object],
+    scenes: dict[str, Scene],
+    enforcement: str = "enforce",
 ) -> tuple[Overview, dict[str, Any]]:
     def state() -> ProcessState:
-        return ProcessState(clusters=[each.cluster(name, **parts) for name, each in scenes.items()])
+        clusters = [each.cluster(name, enforcement=enforcement) for name, each in scenes.items()]
+        return ProcessState(clusters=clusters)
 
     overview = Overview()
     overview.take(state(), 0)
@@ -72,7 +76,7 @@ def test_a_cluster_that_would_reject(is_observing: bool) -> None:
     def reject() -> None:
         queue_set.rejected_total = 4
 
-    _, state = after(2, reject, {"busy": busy}, enforcement=enforcement)
+    _, state = after(2, reject, {"busy": busy}, enforcement)
     [row], [first] = state["clusters"], state["verdict"]
     told = "1 of 1 cluster rejects requests: busy" == first["text"]
 
