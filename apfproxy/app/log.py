@@ -33,9 +33,6 @@ class OneLineFormatter(logging.Formatter):
     a record nor control a terminal.
     """
 
-    def __init__(self, form: str | None = None, date_form: str | None = None) -> None:
-        super().__init__(form, date_form, defaults={OF_WORKER: ""})
-
     def format(self, record: logging.LogRecord) -> str:
         return CONTROLS.sub(escaped, super().format(record))
 
@@ -100,7 +97,7 @@ def name_worker(index: int) -> None:
 
 def configure_logging(level: str, form: str = TEXT) -> None:
     """Send the records of all loggers from `level` on to stderr, in one of the two forms."""
-    formatter: logging.Formatter = OneLineFormatter(FORMAT, DATE_FORMAT)
+    formatter: logging.Formatter = OneLineFormatter(FORMAT, DATE_FORMAT, defaults={OF_WORKER: ""})
     if form == JSON:
         formatter = JsonFormatter()
     formatter.converter = time.gmtime
