@@ -75,9 +75,6 @@ class Faults:
         key = f"{part} {_place_of(error)}"
         self._log.log(logging.ERROR, key, "%s: %s", part, message, exc_info=error)
 
-    def __repr__(self) -> str:
-        return f"<Faults: {sum(self.totals.values())} so far>"
-
 
 def report(
     part: Part,

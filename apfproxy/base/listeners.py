@@ -44,9 +44,6 @@ class Listeners:
         self._addresses: dict[str, Address] = {}
         self._files: list[SocketFiles] = []
 
-    def __repr__(self) -> str:
-        return f"<Listeners: {', '.join(map(self.written, self._sockets)) or 'none'}>"
-
     async def open(
         self, flag: str, address: Address, backlog: int, mode: int, *, is_group: bool = False
     ) -> list[socket.socket]:

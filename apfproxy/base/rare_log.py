@@ -41,10 +41,6 @@ class RareLog:
         self._tidy_ns = 0
         """When a full table may be looked through again for keys to forget."""
 
-    def __repr__(self) -> str:
-        left_out = sum(line.left_out for line in self._lines.values())
-        return f"<RareLog to {self._logger.name}: {len(self._lines)} keys, {left_out} left out>"
-
     def log(
         self,
         level: int,

@@ -102,8 +102,5 @@ class ServiceManager:
                 log.warning("%s cannot be told: %s", NOTIFY_SOCKET, error)
             self._has_failed = True
 
-    def __repr__(self) -> str:
-        return f"<ServiceManager {self._address.lstrip(chr(0)) or 'no one'}>"
-
 
 NO_SERVICE_MANAGER = ServiceManager({})

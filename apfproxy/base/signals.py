@@ -50,9 +50,6 @@ class Signals:
             self._ignore(number)
         release()
 
-    def __repr__(self) -> str:
-        return f"<Signals: {self.first.is_set() + self.second.is_set()} so far>"
-
     def __enter__(self) -> Self:
         return self
 

@@ -281,9 +281,6 @@ class SocketFiles:
                 with contextlib.suppress(FileNotFoundError):  # somebody was quick
                     self._files[path] = _identity(path)
 
-    def __repr__(self) -> str:
-        return f"<SocketFiles: {', '.join(self._files) or 'none'}>"
-
     def leave(self) -> None:
         self._files.clear()
 

@@ -96,9 +96,6 @@ class Recurring:
         else:
             self._done_s = self._loop.time()
 
-    def __repr__(self) -> str:
-        return f"<Recurring {self._part}: {self.problem() or 'ok'}>"
-
 
 class Supervised:
     """A task that is begun again when it fails; it has to `beat` within `stale_after_s`."""
@@ -161,9 +158,6 @@ class Supervised:
             await self._sleep(pause_s)
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
             self.beat()
-
-    def __repr__(self) -> str:
-        return f"<Supervised {self._name}: {self.problem() or 'ok'}>"
 
 
 FIRST_S = 0.8

@@ -366,9 +366,6 @@ class Membership:
         self._lease_timer = None
         self._put()
 
-    def __repr__(self) -> str:
-        return f"<Membership {self.key}: {self.ledger.state}, {self.ledger.in_force()} seats>"
-
 
 class MembershipWords:
     """The state of one member in words; `problem` is why the last look failed, or ""."""

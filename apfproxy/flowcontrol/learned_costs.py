@@ -171,12 +171,6 @@ class LearnedCosts:
             count += watches.get((resource, namespace, attributes.name), 0)
         return count
 
-    def __repr__(self) -> str:
-        return (
-            f"<LearnedCosts of {len(self._lists)} lists, {sum(self._watches.values())} watches,"
-            f" {len(self._object_counts)} object counts>"
-        )
-
 
 def _stats(learned: LearnedList, object_bytes: float) -> ObjectStats:
     size = math.ceil(object_bytes)

@@ -126,9 +126,6 @@ class PromptLimits:
         if adjustment is not None:
             self._impose(levels, adjustment)
 
-    def __repr__(self) -> str:
-        return f"<PromptLimits, {'looking' if self._timer is not None else 'at rest'}>"
-
 
 def adjustment_for_waiting(
     levels: Sequence[PriorityLevel], arriving: dict[str, int], server_limit: int

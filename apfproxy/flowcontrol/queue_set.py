@@ -395,12 +395,6 @@ class QueueSet:
         """As `next_s_bounds`, less the guessed work of what a queue has in progress."""
         return self.robin.start_bounds(SERVICE_GUESS_TICKS) or (self.latest_s, self.latest_s)
 
-    def __repr__(self) -> str:
-        return (
-            f"<QueueSet {self.name}: {self.requests_waiting} waiting, {self.requests_executing}"
-            f" executing, {self.seats_in_use} of {self.concurrency_limit} seats in use>"
-        )
-
     # Time
 
     def _advance(self, now_ns: int) -> None:

@@ -228,9 +228,3 @@ class Queue:
         while ticket is not None:
             yield ticket
             ticket = ticket.next
-
-    def __repr__(self) -> str:
-        return (
-            f"<Queue {self.index}: {self.requests_waiting} waiting,"
-            f" {self.requests_executing} executing, next_dispatch_r {self.next_dispatch_r}>"
-        )

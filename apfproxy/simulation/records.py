@@ -151,9 +151,6 @@ class Records:
                     found[1] += 1
         return {key: total // max(count, 1) for key, (total, count) in sums.items()}
 
-    def __repr__(self) -> str:
-        return f"<Records: {len(self)} requests of {len(self.kinds)} kinds, {self.broken} broken>"
-
 
 def _likeness(kind: Kind) -> tuple[str, str]:
     return kind.attributes.verb, kind.attributes.group_resource

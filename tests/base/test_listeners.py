@@ -61,13 +61,10 @@ async def test_opened(tmp_path: Path) -> None:
         *await listeners.open(ADMIN, Address.unix(str(path)), 5, 0o600),
     ]
     listeners.serve()
-    port = opened[0].getsockname()[1]
-    shown = repr(listeners)
     was_there = path.exists()
     listeners.give_up()
     close(opened)
 
-    assert f"<Listeners: 127.0.0.1:{port}, unix:{path}>" == shown
     assert (True, False) == (was_there, path.exists())
 
 

@@ -138,15 +138,6 @@ def test_seats_in_use_are_given_when_they_are_free() -> None:
     assert [(0, 5, LIMIT), (3, 5, 7), (5, 5, 5)] == found
 
 
-def test_what_is_taken_away_is_so_at_once() -> None:
-    world, (one, other) = settled(True, False)
-    want(other)
-    look(world, other)
-    world.ask(one)
-    world.plan(one)
-    assert 5 == one.in_force()
-
-
 # Time
 
 

@@ -3,61 +3,16 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import note, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.fleet import walks
-from tests.fleet.world import PromptWorld, World
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-randoms = st.randoms(use_true_random=False)
-
-
-class WildFleet(RuleBasedStateMachine):
-    """Anything may happen to any member, and to the store."""
-
-    weights: Mapping[str, float] = walks.CHAOS
-    world: World
-
-    @initialize(limit=st.integers(1, 12), levels=st.integers(1, 3), random=randoms)
-    def start(self, limit: int, levels: int, random: Random) -> None:
-        self.world = World(limit, levels, random.choice((None, None, 1, 3, 6)))
-        self.world.join()
-        self.world.join()
-
-    @rule(random=randoms)
-    def happen(self, random: Random) -> None:
-        note(walks.happen(self.world, random, self.weights))
-
-
-class PromptFleet(WildFleet):
-    """No member is kept from the store longer than the others: nothing exceeds the limit."""
-
-    weights = walks.BUSTLE
-
-    @initialize(limit=st.integers(4, 12), levels=st.integers(1, 3), random=randoms)
-    def start(self, limit: int, levels: int, random: Random) -> None:
-        self.world = PromptWorld(limit, levels, Random(1), None)  # noqa: S311  no secret
-        for _ in range(random.randint(2, 4)):
-            walks.joins(self.world, random)
-        self.world.wait(8.0)
-
-
-WildFleet.TestCase.settings = settings(stateful_step_count=60)
-TestWildFleet = WildFleet.TestCase
-PromptFleet.TestCase.settings = settings(stateful_step_count=40)
-TestPromptFleet = PromptFleet.TestCase
+from tests.fleet.world import World
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_wild_walks(seed: int) -> None:
-    """Longer ones than the machine's."""
+    """Anything may happen to any member, and to the store."""
     walks.wild_walk(seed, 1500)
 
 

@@ -204,7 +204,6 @@ def test_watches(costs: LearnedCosts) -> None:
     assert interested("POST", "/api/v1/namespaces/n/configmaps") == 3
     assert interested("POST", "/api/v1/configmaps") == 1
     assert interested("GET", "/api/v1/namespaces/n/configmaps/c") == 0
-    assert repr(costs) == "<LearnedCosts of 0 lists, 6 watches, 0 object counts>"
 
     for watch in watches:
         costs.watch_ended(watch)
@@ -231,9 +230,12 @@ def test_watches_by_index(costs: LearnedCosts, query: str, count: int) -> None:
 
 
 def test_only_watches_are_watches(costs: LearnedCosts) -> None:
+    create = parse_attributes("POST", PODS_OF_N.encode())
     costs.watch_started(get(PODS))
+    assert 0 == costs.watch_count(create)
+    costs.watch_started(get(f"{PODS}?watch=1"))
     costs.watch_ended(get(PODS))
-    assert repr(costs) == "<LearnedCosts of 0 lists, 0 watches, 0 object counts>"
+    assert 1 == costs.watch_count(create)
 
 
 MEGABYTES = ObjectStats(count=1000, average_bytes=4000)  # 40 seats' worth

@@ -45,7 +45,8 @@ def levels_of(
 
 
 def is_looking(scene: scenes.Scene) -> bool:
-    return "looking" in repr(scene.controller._prompt_limits)  # noqa: SLF001  nothing else tells
+    limits = scene.controller._prompt_limits  # noqa: SLF001  nothing else tells
+    return limits is not None and limits._timer is not None  # noqa: SLF001  as above
 
 
 @pytest.mark.parametrize(("is_prompt", "executing"), [(True, 1), (False, 0)])

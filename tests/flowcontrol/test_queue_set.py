@@ -38,8 +38,6 @@ def test_what_does_not_fit_though_seats_are_free_is_counted() -> None:
     level.admit()
 
     assert level.counters.no_accommodation == 2
-    assert repr(level.queue_set).startswith("<QueueSet level: 2 waiting, 1 executing")
-    assert repr(level.waiting[0].queue).startswith("<Queue 0: 2 waiting, 1 executing")
     assert repr(level.waiting[0]) == "<Ticket <Flow schema/flow-0 0x0> waiting>"
 
 
@@ -128,26 +126,6 @@ def test_s_bounds() -> None:
     assert level.queue_set.next_discounted_s_bounds() == (0, 200_000)
 
 
-def test_level_meter() -> None:
-    """Time is measured by what executed and waited in it, over the limits of that time."""
-    level = Level(queues(2, queue_length_limit=5), limit=4)
-    level.wait(MS)
-    level.admit(WorkEstimate(3))
-    level.admit(WorkEstimate(2))
-    level.wait(MS)
-    level.queue_set.set_seats_denominator(3)
-    level.queue_set.set_concurrency_limit(3)
-    level.wait(MS)
-    level.queue_set.sync()
-    meter = level.queue_set.meter
-
-    assert meter.requests_executing.sum == pytest.approx(MS / 4 + MS / 3)
-    assert meter.requests_waiting.sum == pytest.approx(2 * MS / 10)
-    assert meter.seats_in_use.sum == pytest.approx(3 * MS / 4 + MS)
-    assert meter.seat_demand.sum == pytest.approx(5 * MS / 4 + 5 * MS / 3)
-    assert sum(meter.seat_demand.counts) == 3 * MS
-
-
 def test_level_meter_is_bounded() -> None:
     level = Level(EXEMPT, limit=10)
     tickets = []
@@ -217,11 +195,6 @@ def test_set_keeps_every_node(keys: list[int], changes: list[tuple[int, int]]) -
         keys[index % len(keys)] = key
     assert Tournament(keys).nodes == tournament.nodes
     assert keys == tournament.keys()
-
-
-@pytest.mark.parametrize(("length", "size"), [(0, 1), (1, 1), (2, 2), (3, 4), (512, 512)])
-def test_size_is_a_power_of_two(length: int, size: int) -> None:
-    assert size == Tournament([5] * length).size
 
 
 # Turns that histories against the plain queue set hardly ever come to.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from apfproxy.request.attributes import parse_attributes
 from apfproxy.settings import (
     HTTP_API,
     KUBERNETES_API,
@@ -197,16 +198,17 @@ def test_full_queue_refuses(bench: Bench) -> None:
 @pytest.mark.parametrize("is_whole", [True, False], ids=["in-one-read", "in-two-reads"])
 @pytest.mark.parametrize(
     ("code", "learned"),
-    [pytest.param(b"200", 1, id="success"), pytest.param(b"403", 0, id="refusal")],
+    [pytest.param(b"200", True, id="success"), pytest.param(b"403", False, id="refusal")],
 )
-def test_lists_teach_their_cost(bench: Bench, is_whole: bool, code: bytes, learned: int) -> None:
+def test_lists_teach_their_cost(bench: Bench, is_whole: bool, code: bytes, learned: bool) -> None:
     client = bench.ask(LIST)
     head = b"HTTP/1.1 " + code + b" X\r\nContent-Length: 4\r\n\r\n"
     for piece in [head + b"body"] if is_whole else [head + b"bo", b"dy"]:
         bench.send(bench.upstreams[0], piece)
 
     assert code == status(client.take())
-    assert repr(bench.costs).startswith(f"<LearnedCosts of {learned} lists")
+    stats = bench.costs.object_stats(parse_attributes("GET", b"/api/v1/pods"))
+    assert learned is (stats is not None)
     bench.assert_at_rest()
 
 

@@ -263,7 +263,6 @@ def test_requests_come_in_the_order_of_their_arrival() -> None:
     assert found[0][1] is found[2][1]
     assert [0, 2, 0] == [kind.seats for _, kind, _ in found]
     assert (3, 30, 20) == (len(records), records.start_ns, records.span_ns)
-    assert "<Records: 3 requests of 2 kinds, 0 broken>" == repr(records)
 
 
 def test_unknown_service_times_are_guessed() -> None:
@@ -285,11 +284,11 @@ def test_kinds_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     records = Records()
     for number in range(6):
         records.add(number, USER, "GET", f"{PODS}/{number}", 5)
-    assert "6 requests of 1 kinds" in repr(records)
+    assert (6, 1) == (len(records), len(records.kinds))
     for number in range(6):
         records.add(number, USER, "PUT", f"{NODES}/{number}", 5)
 
-    assert "12 requests of 5 kinds" in repr(records)
+    assert (12, 5) == (len(records), len(records.kinds))
 
 
 def test_broken_lines_are_counted() -> None:
