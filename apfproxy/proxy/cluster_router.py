@@ -103,25 +103,20 @@ class ClusterRouter:
         self.only = only
         self.rules = rules
         self.routes: tuple[Route, ...] = ()
-        self._exact: dict[bytes, _Places] = {}
-        self._wildcards: dict[bytes, _Places] = {}
-        self._others = _Places()
-        self.has_prefixes = False
+        self._places: dict[bytes, _Places] = {}
+        """By hosts as routes have them, wildcards among them; b"" for any host."""
+        self._has_wildcards = self.has_prefixes = False
 
     def put(self, routes: Iterable[Route], only: Context | None = None) -> None:
         """Have these routes; the first of the same hosts and prefix counts."""
         self.routes = tuple(routes)
         self.only = only
-        self._exact, self._wildcards, self._others = {}, {}, _Places()
+        self._places = {}
         self.has_prefixes = any(route.prefix for route in self.routes)
         for route in self.routes:
-            for host in route.hosts:
-                if host.startswith("*."):
-                    self._wildcards.setdefault(host[1:].encode(), _Places()).add(route)
-                else:
-                    self._exact.setdefault(host.encode(), _Places()).add(route)
-            if not route.hosts:
-                self._others.add(route)
+            for host in route.hosts or ("",):
+                self._places.setdefault(host.encode(), _Places()).add(route)
+        self._has_wildcards = any(host.startswith(b"*.") for host in self._places)
 
     def route(self, head: bytes, known_host: bytes | None = None) -> tuple[Route, bytes, bytes]:
         """The route of a request, its host, and its head without the prefix; or HeadError."""
@@ -164,16 +159,13 @@ class ClusterRouter:
         return groups.pop() if len(groups) == 1 else None
 
     def _places_of(self, host: bytes) -> list[_Places]:
-        places = self._exact.get(host)
-        found = [] if places is None else [places]
-        at = host.find(b".", 1) if self._wildcards else -1
+        keys = [host]
+        at = host.find(b".", 1) if self._has_wildcards else -1
         while at >= 0:
-            places = self._wildcards.get(host[at:])
-            if places is not None:
-                found.append(places)
+            keys.append(b"*" + host[at:])
             at = host.find(b".", at + 1)
-        found.append(self._others)
-        return found
+        keys.append(b"")
+        return [self._places[key] for key in keys if key in self._places]
 
     def _host_of(self, head: bytes) -> bytes:
         lines: list[bytes] = _HOST_LINES.findall(head)
