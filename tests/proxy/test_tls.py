@@ -86,8 +86,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def server_tls(folder: Path, *, is_required: bool = False, client_ca: str = "") -> ServerTls:
-    own = {"certificate_file": str(folder / "server.crt"), "key_file": str(folder / "server.key")}
-    settings = DownstreamTlsSettings(**own, require_client_certificate=is_required)
+    settings = DownstreamTlsSettings(
+        certificate_file=str(folder / "server.crt"),
+        key_file=str(folder / "server.key"),
+        require_client_certificate=is_required,
+    )
     result = ServerTls(settings, (TlsFile("cas", str(folder / client_ca)),) if client_ca else ())
     result.load()
     return result
