@@ -1,4 +1,4 @@
-"""What requests share: `ListenerContext` before their cluster is known, and each cluster's own."""
+"""The contexts that requests share: a listener's, before their cluster is known, and each cluster's."""
 
 from __future__ import annotations
 

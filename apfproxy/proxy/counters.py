@@ -83,7 +83,7 @@ class ResetBy(enum.StrEnum):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Http2Counters:
-    """What connections of HTTP/2 did; `*_open` are gauges, all else only grows."""
+    """Counts what connections of HTTP/2 did; `*_open` are gauges, all else only grows."""
 
     connections: int = 0
     connections_open: int = 0
@@ -96,7 +96,7 @@ class Http2Counters:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ListenerCounters:
-    """What clients' connections did; gauges are held and open ones, delay and overloads."""
+    """Counts what clients' connections did; gauges are held and open ones, delay and overloads."""
 
     bytes_from_clients: int = 0
     bytes_to_clients: int = 0
@@ -129,7 +129,7 @@ class ListenerCounters:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ProxyCounters:
-    """What was done for one cluster's requests; `*_open` are gauges, all else only grows."""
+    """Counts what was done for one cluster's requests; `*_open` are gauges, all else only grows."""
 
     listener: ListenerCounters = field(default_factory=ListenerCounters)
     abandoned_given_up: int = 0
