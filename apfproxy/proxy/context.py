@@ -1,4 +1,4 @@
-"""The contexts that requests share: the listener's, until they have a cluster, and each cluster's."""
+"""The contexts of requests: the listener's, before they have a cluster, and each cluster's."""
 
 from __future__ import annotations
 
