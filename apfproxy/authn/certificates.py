@@ -197,7 +197,6 @@ def _user_of(certificate: x509.Certificate, fingerprint: str) -> User | None:
 
 
 def said(error: Exception) -> str:
-    """The text of an exception, as one short line."""
     text = str(error) or type(error).__name__
     text = text.partition(" (encountered processing")[0]
     text = "".join(each if each.isprintable() else "?" for each in text)

@@ -152,8 +152,6 @@ class KeySource:
 
 
 class FileKeys(KeySource):
-    """Keys from a file, PEM or JWKS; none before `load`."""
-
     def __init__(self, path: str | Path) -> None:
         super().__init__()
         self._path = Path(path)

@@ -108,7 +108,6 @@ class KubernetesObjects:
         self._waited.set()
 
     async def reload(self) -> None:
-        """Put the API's valid objects in force, as far as they are known."""
         self.in_force.name = self.api.server
         await self.in_force.load(
             [

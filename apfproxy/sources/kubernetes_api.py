@@ -59,7 +59,7 @@ UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
 class KubernetesApiError(Exception):
-    """The API gave no usable response: `status` is 0 without one, `retry_after_s` if unsaid."""
+    """The API gave no usable response; `status` and `retry_after_s` are 0 where it has none."""
 
     def __init__(self, what: str, status: int = 0, *, retry_after_s: float = 0.0) -> None:
         super().__init__(what)
@@ -125,7 +125,6 @@ class KubernetesApi:
             await session.close()
 
     async def get(self, path: str, query: Mapping[str, str]) -> Json:
-        """Read an object, or a list of them."""
         return await self._object("GET", path, query)
 
     async def apply(self, path: str, query: Mapping[str, str], obj: Json) -> Json:

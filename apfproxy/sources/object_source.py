@@ -32,7 +32,6 @@ OBJECTS, STORE = "objects", "store"  # health checks
 
 
 def source_text(flow_control: FlowControlSettings) -> str:
-    """Where the objects come from, in a few words."""
     if flow_control.kubernetes.is_enabled:
         return "a Kubernetes API"
     if flow_control.store is not None:
@@ -176,7 +175,6 @@ class ObjectSource:
             self.kubernetes.stop_waiting()
 
     async def read_again(self) -> None:
-        """Take what has changed of files."""
         if isinstance(self.source, ObjectFiles):
             await self.source.reload()
 

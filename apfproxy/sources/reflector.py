@@ -77,7 +77,6 @@ class Resource:
         return f"/apis/{self.group}/{version}/{within}{self.plural}"
 
     def hint(self, status: int) -> str:
-        """The advice about a refusal."""
         if status == HTTPStatus.UNAUTHORIZED:
             return "; see to the token or certificate that the proxy shows"
         if status == HTTPStatus.NOT_FOUND:

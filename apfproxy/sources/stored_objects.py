@@ -134,8 +134,6 @@ class FlowControlApi:
 
 
 class StoredObjects:
-    """The objects of a store, as the source of a controller's configuration."""
-
     stale_after_s: float | None = None  # it is told of changes
 
     def __init__(

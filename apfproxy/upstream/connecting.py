@@ -156,7 +156,6 @@ def watch_over(transport: asyncio.Transport) -> None:
 
 
 def connect_failure(error: Exception) -> ConnectFailure:
-    """The failure that is one of `CONNECT_ERRORS`."""
     # OpenSSL's own errors have more to them than those that Python raises in its name.
     if isinstance(error, ssl.SSLCertVerificationError):
         why = str(getattr(error, "verify_message", "") or error).removesuffix(".")

@@ -504,7 +504,6 @@ class Pool:
         return failure
 
     def _give_idle(self, tried: list[Endpoint]) -> bool:
-        """Give an idle connection of another endpoint to the first in line it will do for."""
         for endpoint in self._drawn():
             if endpoint.idle and endpoint not in tried:
                 waiter = first_for(self._line, endpoint)
