@@ -412,15 +412,13 @@ BAD_PASSWORD = Credentials(basic=basic(b"keyed:k2"))
 NO_KEY = "the key is not in authentication.apiKeys.file"
 
 
-def with_keys(
-    *tokens: Tokens, is_unknown_anonymous: bool = False, rules: Rules | None = None
-) -> Authenticator:
+def with_keys(*, is_unknown_anonymous: bool = False) -> Authenticator:
     keys = ApiKeys("k.csv", is_unknown_anonymous=is_unknown_anonymous)
     keys.take(f"{sha256('k1')},keyed,,batch".encode())
     return Authenticator(
         VirtualClock(S),
-        rules or Rules(judges_certificates=True),
-        tokens,
+        Rules(judges_certificates=True),
+        (Tokens(),),
         now_s=lambda: NOW_S,
         keys=keys,
         passwords=BasicKeys(keys),
@@ -445,7 +443,7 @@ def with_keys(
 )
 async def test_keys(peer: Peer, credentials: Credentials, who: str) -> None:
     """API keys come before tokens, and a bad one does not matter beside a good credential."""
-    result = await found(with_keys(Tokens()), peer, credentials)
+    result = await found(with_keys(), peer, credentials)
     assert who == name_of(result)
     if isinstance(result, Authentication) and who == "keyed":
         assert User("keyed", ("batch", AUTHENTICATED)) == result.user
@@ -465,7 +463,7 @@ async def test_keys(peer: Peer, credentials: Credentials, who: str) -> None:
     ],
 )
 async def test_unknown_keys_as_none(credentials: Credentials, who: str) -> None:
-    subject = with_keys(Tokens(), is_unknown_anonymous=True)
+    subject = with_keys(is_unknown_anonymous=True)
 
     assert name_of(await found(subject, UNKNOWN_PEER, credentials)).startswith(who)
 
@@ -497,7 +495,7 @@ AT = Peer(alias=OF_ADDRESS)
 )
 async def test_unverified_names(peer: Peer, credentials: Credentials, who: str) -> None:
     """They stand in for the anonymous user only, and are no credential."""
-    assert who == name_of(await found(with_keys(Tokens()), peer, credentials))
+    assert who == name_of(await found(with_keys(), peer, credentials))
     if who.startswith(("header:", "address:")):
         strict = authenticator(Rules(allows_anonymous=False))
         assert "401 no credentials" == name_of(await found(strict, peer, credentials))
