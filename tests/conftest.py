@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from fnmatch import fnmatch
 from pathlib import Path
@@ -64,14 +65,29 @@ RECORDED = (
 """Judges of the API server, which is never compiled, as the tests of the fleet's pure parts are."""
 
 
+WHOLE = (
+    *("apiserver/store/", "base/test_build.py", "config/", "conformance/", "end_to_end/"),
+    *("fleet/", "flowcontrol/", "fuzz/", "proxy/", "test_loadtest"),
+)
+"""Places of whole servers and nets; `tests/run` looks for them nowhere else."""
+
+
+@functools.cache
+def place_of(path: Path) -> tuple[str, bool]:
+    """The path below this folder, and whether it is a net."""
+    place = path.relative_to(FOLDER).as_posix() if FOLDER in path.parents else ""
+    return place, any(fnmatch(place, pattern) for pattern in NETS)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the nets."""
     for item in items:
-        path = item.path.relative_to(FOLDER).as_posix() if FOLDER in item.path.parents else ""
-        if any(fnmatch(path, pattern) for pattern in NETS):
+        place, is_net = place_of(item.path)
+        is_whole = item.get_closest_marker("e2e") is not None
+        assert not (is_net or is_whole) or place.startswith(WHOLE), item
+        if is_net:
             item.add_marker(pytest.mark.net)
-            is_whole = item.get_closest_marker("e2e") is not None
-            if path.startswith("fleet/") or (path in RECORDED and not is_whole):
+            if place.startswith("fleet/") or (place in RECORDED and not is_whole):
                 item.add_marker(pytest.mark.interpreted)
 
 
