@@ -95,7 +95,7 @@ OF_SEVERAL: Final = {
     "/debug/clusters": "every cluster: its servers, its load and what is wrong, as text or JSON",
     "/clusters/NAME/": "the pages of a cluster; also at their own path with ?cluster=NAME",
 }
-# A page is the method that its path ends with.
+# In the order of `AdminPages.app`.
 OF_A_CLUSTER: Final = {
     f"{DUMPS}/dump_priority_levels": "every priority level and what it did",
     f"{DUMPS}/dump_queues": "every queue and what waits in it",
@@ -161,10 +161,15 @@ class AdminPages:
                 web.get("/debug/clusters", self.clusters),
             ]
         )
+        pages = [
+            *(self.dump_priority_levels, self.dump_queues, self.dump_requests),
+            *(self.live, self.requests, self.hand, self.events, self.limits),
+            *(self.objects, self.explain, self.top_flows, self.endpoints, self.fleet),
+        ]
+        paths = [path for path in OF_A_CLUSTER if path != "/"]
         for prefix in ("", OF_ONE):
-            for path in OF_A_CLUSTER.keys() - {"/"}:
-                show = getattr(self, path.rpartition("/")[2])
-                app.router.add_get(prefix + path, show, allow_head=path != EVENTS)
+            for path, page in zip(paths, pages, strict=True):
+                app.router.add_get(prefix + path, page, allow_head=path != EVENTS)
             app.router.add_get(f"{prefix}/page/{{path:.+}}", page_file)
         app.add_routes(
             [

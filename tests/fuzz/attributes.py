@@ -36,7 +36,7 @@ class RefusedError(Exception):
 
 @dataclass
 class Plain:
-    """What kube-apiserver makes of method and path."""
+    """The attributes that kube-apiserver makes of method and path."""
 
     path: str
     verb: str

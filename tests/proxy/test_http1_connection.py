@@ -122,7 +122,7 @@ def test_discarded_body_is_followed_by_requests(bench: Bench) -> None:
 
 
 def test_slow_client_makes_no_further_requests(bench: Bench) -> None:
-    """What is behind the last request is dropped."""
+    """Bytes behind the last request are dropped."""
     client = bench.ask(GET + GET + GET)
     client.protocol.pause_writing()
     bench.send(bench.upstreams[0], OK)

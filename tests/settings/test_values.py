@@ -335,7 +335,7 @@ LOCATED, OF_THIS_FILE = SettingsLines.located, SettingsLines.of_this_file
 def test_where_a_problem_is(
     tmp_path: Path, say: Callable[[SettingsLines, str], str], problem: str, said: str
 ) -> None:
-    """Of what a flag may have said, only what is surely of the file has a line there."""
+    """A value that a flag may have given has a line only where it surely is the file's."""
     path = tmp_path / "settings.yaml"
     path.write_text(
         "upstream: {url: 'http://a'}\nauthentication:\n  jwt:\n  - {keysFile: keys}\nadmin: ~\n"

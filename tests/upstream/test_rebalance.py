@@ -143,7 +143,7 @@ async def test_when_nothing_is_ended(case: str) -> None:
 
 
 async def test_watches_that_stay() -> None:
-    """Those within an event, young ones, and tunnels."""
+    """Watches within an event, young ones, and tunnels."""
     one = Server(50, tunnels=3)
     one.open += [Response(one, since_s=OLD_S) for _ in range(50)]
     for each in one.open[:10]:
