@@ -90,12 +90,6 @@ async def test_a_loop_without_anybody_who_counts(caplog: pytest.LogCaptureFixtur
 
 
 class Connection:
-    """Divides.
-
-    Attributes:
-        errors: That ended it.
-    """
-
     def __init__(self) -> None:
         self.errors: list[Exception] = []
 

@@ -83,11 +83,7 @@ def test_what_is_no_file_is_said_without_a_wait(
 
 
 class Reader:
-    """Loads files, and keeps what was in them.
-
-    Args:
-        paths: Whose contents, joined, are what is loaded; "bad" in them is an error.
-    """
+    """Loads files, and keeps what was in them; "bad" in them is an error."""
 
     def __init__(self, *paths: Path) -> None:
         self._paths = paths

@@ -44,12 +44,7 @@ S = 1_000_000_000
 
 
 class Work:
-    """Fails as often as it is told to.
-
-    Attributes:
-        calls: So far.
-        failures: That are still to come.
-    """
+    """Fails as often as it is told to."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -102,12 +97,7 @@ def test_errors_do_not_end_recurring_work() -> None:
 
 
 class Task:
-    """A supervised task whose time is virtual, in a loop that is not.
-
-    Attributes:
-        pauses: Between a failure and the next beginning, in seconds.
-        beat: Of the task, once it has begun.
-    """
+    """A supervised task whose time is virtual, in a loop that is not."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 0.0

@@ -1,8 +1,8 @@
 """All states that a small fleet can get into: a search in breadth, which forgets no interleaving.
 
-The steps are those of members that look, write, and hear of it or not; of time, in halves of a
-lease; of members that die; and of a store that goes away and comes back.  Of states that nothing
-that comes can tell apart (`signature`) one is followed, so that a search comes to its end.
+Members look, write, and hear of it or not; time passes in halves of a lease; members die; a store
+goes away and comes back.  Of states with one `signature`, nothing that comes tells them apart, one
+is followed, so that a search comes to its end.
 """
 
 # ruff: noqa: SLF001 - a state is all that a ledger knows
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from apfproxy.fleet.record import Member, Record
 
 LEASE_S = 5.0
-"""For which the part for the holder and the half are exact numbers."""
 STEP_S = LEASE_S / 2
 LONG_S = 1.5 * LEASE_S
 """Times that are longer ago make no difference."""
@@ -34,17 +33,11 @@ EVENTS = ("die", "miss", "away")
 
 @dataclass(frozen=True)
 class Rules:
-    """Holds what fleet is searched.
+    """A fleet that is searched.
 
-    Attributes:
-        members: How many there are at the start.
-        limit: Seats of the server.
-        levels: One or two.
-        is_prompt: Whether each member writes twice a lease while the store is there, and the store
-            does not go before all have heard of their writes.
-        is_whole: Whether nothing comes between a look and its write.
-        events: What else may happen: "die", a member does; "miss", it does not hear that it wrote;
-            "away", the store goes for a while.
+    If it `is_prompt` each member writes twice a lease while the store is there, which does not go
+    before all have heard of their writes; if it `is_whole` nothing comes between a look and its
+    write.  A member may "die", or "miss" that it wrote; the store may be "away" for a while.
     """
 
     members: int
@@ -63,10 +56,7 @@ class Swap:
 
 @dataclass
 class State:
-    """One state: the ledgers of members that live, their swaps, the store and the time.
-
-    Members are `fresh` that have heard of a write since time passed last.
-    """
+    """One state of living members; the `fresh` have heard of a write since time passed."""
 
     ledgers: dict[str, Ledger]
     swaps: dict[str, Swap] = field(default_factory=dict)
@@ -77,7 +67,6 @@ class State:
     now_s: float = 0.0
 
     def copied(self, key: str = "") -> State:
-        """A copy, in which the ledger of one member may change."""
         ledgers = self.ledgers | ({key: copied(self.ledgers[key])} if key else {})
         return replace(self, ledgers=ledgers, swaps=dict(self.swaps))
 
@@ -157,10 +146,7 @@ class Search:
             yield turned
 
     def _after_look(self, state: State, key: str) -> Iterator[State]:
-        """A member looks, or hears nothing.
-
-        The first has requests on all that it holds, or on nothing; the last wants much, or nothing.
-        """
+        """A member looks, or hears nothing; the first may use all, the last wants all or none."""
         if state.is_away:
             if self.rules.is_prompt and state.ledgers[key].state is LeaseState.JOINING:
                 return
@@ -183,7 +169,6 @@ class Search:
                 yield looked
 
     def _after_swap(self, state: State, key: str) -> Iterator[State]:
-        """Its write arrives, and it hears of that or not."""
         swap = state.swaps[key]
         is_joining = state.ledgers[key].state is LeaseState.JOINING
         heard = state.copied(key)
@@ -249,15 +234,10 @@ class Search:
 def signature(state: State) -> Hashable:
     """The same for states that nothing that comes can tell apart.
 
-    What is left out:
-
-    1. What was written last, by number and beat: this store loses nothing, so it is always newer.
-       A sighting is of what the record has, which then says it all, or of something older.
-    2. What a ledger sets again before it is asked for it, such as the claim of one that is alone.
-    3. How long ago things were, beyond what changes anything.
-    4. What is only shown or said to others, such as who is told at once.
-
-    Members are not exchanged for each other: of equals the division prefers one by its key.
+    Left out is what was written last, by number and beat (this store loses nothing, so it is
+    newer); what a ledger sets again before it is asked for it; how long ago things were, beyond
+    what changes anything; and what is only shown or said to others.  Members are not exchanged for
+    each other: of equals the division prefers one by its key.
     """
     entries = {} if state.record is None else state.record.members
     swaps = {key: each for key, each in state.swaps.items() if each.version == state.version}

@@ -1,7 +1,4 @@
-"""Members of a fleet on an event loop whose time is virtual, with a store in memory.
-
-The members are the real ones: a test that waits for seconds of theirs takes none.
-"""
+"""Real members of a fleet on an event loop whose time is virtual, with a store in memory."""
 
 from __future__ import annotations
 
@@ -54,15 +51,10 @@ class LoopTime:
 
 
 class Shelf:
-    """A store in memory, which several members share, and which may be away.
+    """A store in memory, which several members share.
 
-    Attributes:
-        problem: Why it does not answer; "" if it does.
-        pause_s: What it asks for then.
-        is_read_only: Whether it takes no writes.
-        reads: How often it was read.
-        late_s: How long each response takes; half of it is there after half of the time.
-        rivals: What others write just before some member swaps, the last one first.
+    Its `problem` is why it does not answer, and `pause_s` what it asks for then; half of `late_s`
+    passes each way; `rivals` are written just before some member swaps, the last one first.
     """
 
     def __init__(self) -> None:

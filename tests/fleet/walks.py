@@ -24,10 +24,9 @@ PAUSES_S = (0.01, 0.2, 0.5, 0.5, 1.0, 1.0, 3.0, 9.0)
 AMOUNTS = (0, 0, 1, 3, 12)
 OUTCOMES = ("heard", "heard", "heard", "heard", "unheard", "stray", "lost")
 ROUNDS_TO_REST = 3
-"""Refreshes of everybody, in any order, until what all want is divided: all say what they want; who
-has too much gives it up; others claim it."""
+"""Refreshes of all until their wishes are divided: they say, give up, and claim."""
 ROUNDS_FOR_USE = 1
-"""The same, before that is given up which requests run on: until they end nothing new begins."""
+"""The same, before what requests run on is given up."""
 
 Wishes = dict[str, dict[str, int]]
 """Seats, by member and level."""
@@ -36,11 +35,7 @@ Wishes = dict[str, dict[str, int]]
 
 
 def joins(world: World, random: Random) -> None:
-    """One more comes, with any clock and lease.
-
-    Where none is to be kept from the store longer than the others, it has written before anything
-    else: a newcomer without a store has its safe share while the others still have their claims.
-    """
+    """One more comes, with any clock and lease; in a prompt world it has written at once."""
     is_prompt = isinstance(world, PromptWorld)
     if len(world.members) < MOST and not (is_prompt and world.is_away):
         newcomer = world.join(
@@ -108,7 +103,6 @@ CHAOS = USUAL | {"join": 1, "die": 0.5, "leave": 0.5, "away": 1, "cut": 1, "stal
 CHAOS |= {"lose": 0.3, "roll-back": 0.3}
 """How often what happens where anything may go wrong for any member."""
 BUSTLE = USUAL | {"away": 3}
-"""The same where no member is kept from the store longer than the others."""
 COMINGS = {"join": 1, "die": 0.5, "leave": 0.5}
 LOSSES = {"lose": 0.5, "roll-back": 0.5}
 
@@ -141,10 +135,7 @@ def calm(world: World, random: Random) -> None:
 
 
 def go_round(world: World, random: Random, wishes: Wishes, *, is_idle: bool = False) -> None:
-    """Everybody refreshes once; requests are shorter than that, and there are more of them.
-
-    If the seats are `is_idle` then, the requests of before have just ended, and none has begun.
-    """
+    """Everybody refreshes once; if seats are `is_idle`, the requests of before have just ended."""
     world.wait(0.4)
     members = list(world.members)
     random.shuffle(members)
@@ -158,7 +149,6 @@ def go_round(world: World, random: Random, wishes: Wishes, *, is_idle: bool = Fa
 
 
 def fill(member: WorldMember, wishes: Wishes) -> None:
-    """Requests that ended are followed by others, as many as there are seats for."""
     seats = member.allotted()
     for name, amount in wishes.get(member.key, {}).items():
         member.running[name] = min(amount, seats.get(name, 0))
@@ -199,7 +189,7 @@ def divided(world: World, wishes: Wishes) -> Mapping[str, tuple[int, dict[str, i
 
 
 def rounds_to_rest(world: World, random: Random, wishes: Wishes, *, is_idle: bool) -> int:
-    """How often everybody refreshes until what all want is divided; `is_idle` as in a round."""
+    """How often everybody refreshes until what all want is divided."""
     for each in world.members:
         fill(each, wishes)
     count = 0

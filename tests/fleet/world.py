@@ -1,19 +1,13 @@
 """A fleet in one process: members, each with a clock of its own, and a store that may do anything.
 
 A refresh is taken apart: the member asks, the store answers, the member plans, the store swaps, and
-the member hears of it.  Whatever may come between can: other members, time, and failures.  Strays
-are swaps whose members have given up on them, and which the store may do all the same.
+the member hears of it.  Anything can come between.  Strays are swaps whose members have given up on
+them, and which the store may do all the same.
 
-What is true of the whole at any time, whatever happened, is in `World.check`:
-
-1. A write leaves the sum of the claims in the record at the limit at most, or where it was.
-2. Who holds uses no more than its entry has, but where the store lost what was written.
-3. Who does not, has no more beyond its entry than its safe share.
-
-So all together use no more than the limit, and a safe share for each member that the others have
-given up, or that came while the store was away; and what the store has lost, until its holder looks
-again.  Where no member is kept from the store longer than the others (`PromptWorld`), there is none
-of these, and they use no more than the limit.
+`World.check` has what is always true: no write leaves more claims than the limit, or than before;
+who holds uses what its entry has, but for what the store lost; others have a safe share more at
+most.  In `PromptWorld` no member is kept from the store longer than the others, and all together
+use the limit at most.
 """
 
 from __future__ import annotations
@@ -58,15 +52,8 @@ class Swap:
 class WorldMember:
     """One process.
 
-    Attributes:
-        rate: Of its clock, of real time.
-        waiting: Requests of one seat that wait, by level.
-        running: Those that have a seat.
-        is_stalled: Whether it does nothing.
-        is_cut: Whether it cannot reach the store.
-        answer: What the store said to its question, and the version of that.
-        is_trusted: Whether the store has all that it said since this member last wrote.
-        has_failed: Whether anything failed since it last wrote.
+    It has requests of one seat `waiting` and `running` by level, an `answer` of the store with its
+    version, and `is_trusted` while the store has all that it said since this member last wrote.
     """
 
     def __init__(
@@ -107,7 +94,6 @@ class WorldMember:
         self.has_failed = True
 
     def in_force(self) -> int:
-        """Seats that it may use now: none new while it does nothing."""
         if self.is_stalled:
             return 0
         self.ledger.advance(self.now_s)
@@ -269,10 +255,7 @@ class World:
         return sum(each.in_force() for each in self.members)
 
     def overshoot(self) -> int:
-        """Return what members may use without having it in the record.
-
-        A member that holds has none, but where the store lost what it wrote.
-        """
+        """Seats that members may use beyond the record; holders none, but for what it lost."""
         found = 0
         for each in self.members:
             entry = self.entry(each)
@@ -306,11 +289,10 @@ def leaving(record: Record, key: str) -> Record:
 
 
 class PromptWorld(World):
-    """A world in which all members refresh once a period, whenever the store can be reached.
+    """All members refresh once a period, whenever the store can be reached.
 
-    The store may be away for any time, and each answer may be lost; but once it is back it stays
-    until everybody has written, and it does not go while somebody has just failed, nor before a
-    newcomer has written.
+    Once that is back it stays until everybody has written, and it does not go while somebody has
+    just failed, nor before a newcomer has written.
     """
 
     def __init__(self, limit: int, levels: int, random: Random, replicas: int | None) -> None:
@@ -340,7 +322,6 @@ class PromptWorld(World):
             self.is_away = True
 
     def check(self) -> None:
-        """The limit is kept, but for what the store has lost."""
         super().check()
         if not self.is_away:
             self._behind &= {each.key for each in self.members if each.has_failed}

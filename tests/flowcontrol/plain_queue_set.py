@@ -1,7 +1,4 @@
-"""Fair queuing written down plainly, walking all queues at every step.
-
-It says what `QueueSet` must do, without its sums, tournament and short cuts.
-"""
+"""Fair queuing written down plainly, walking all queues at every step, without short cuts."""
 
 from __future__ import annotations
 

@@ -39,13 +39,7 @@ QUEUING = "queues: 8, handSize: 2, queueLengthLimit: 2"
 
 
 def objects(*, level: str = "", schema: str = "", queuing: str = "") -> list[FlowControlObject]:
-    """The mandatory objects and a level with nearly all seats, each user a flow.
-
-    Args:
-        level: Annotations of the level, in YAML's flow style.
-        schema: Those of its FlowSchema.
-        queuing: How the level queues, where not in 8 queues of 2.
-    """
+    """The mandatory objects, and a level with nearly all seats and 8 queues of 2."""
     text = LEVEL.replace("LEVEL_ANNOTATIONS", level).replace("SCHEMA_ANNOTATIONS", schema)
     text = text.replace(QUEUING, queuing or QUEUING)
     decoded = decode_documents(text.encode(), "test")
