@@ -31,7 +31,7 @@ from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.server import ProxyServer
 from apfproxy.proxy.tracing import Tracer
 from apfproxy.request.attributes import User
-from apfproxy.settings import ENFORCE, AccessLogSettings, Address, Settings
+from apfproxy.settings import ENFORCE, AccessLogSettings, Settings
 from apfproxy.upstream.pool import Pool
 from tests.proxy.fakes import Certificates, Tls, request_log
 from tests.proxy.machine.choices import HEAD_S, TRACING, Choices
@@ -130,10 +130,6 @@ class _Errors(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         self._world.on_error(f"an error on the log: {record.getMessage()}", error)
-
-
-async def one_of_nothing(_address: Address, _backlog: int) -> list[None]:
-    return [None]
 
 
 class World:
