@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def test_the_requests_of_a_client_can_be_sent_again_and_again() -> None:
     """The first of them needs nothing that an earlier one has put into the table."""
     dice = random.Random(1)  # noqa: S311 - no secret
-    requests = [draw_request(dice) for _ in range(300)]
+    requests = [draw_request(dice) for _ in range(50)]
     encoded = encode_requests(Http2Fields(users()[0], "https"), requests, dice)
     decoder = Decoder()
     for request, sent in [*zip(requests, encoded, strict=True)] * 2:

@@ -26,6 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if FOLDER in item.path.parents:
             item.add_marker(pytest.mark.e2e)
+            assert item.get_closest_marker("interpreted") is None, "tests/run leaves it out"
 
 
 @pytest.fixture(scope="module")

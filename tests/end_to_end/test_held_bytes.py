@@ -8,8 +8,6 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.end_to_end.http2.frames import (
     Code,
     FrameClient,
@@ -165,34 +163,31 @@ def test_requests_that_do_not_end(tmp_path: Path) -> None:
         assert (200, "ok") == ask(served.port, "/healthz")
 
 
-@pytest.mark.parametrize("is_http2", [False, True], ids=["http/1.1", "h2"])
-def test_requests_while_memory_is_short(tmp_path: Path, *, is_http2: bool) -> None:
+def test_requests_while_memory_is_short(tmp_path: Path) -> None:
     """A connection that is open already gets its answer, or may send its request again."""
-    with proxy(tmp_path) as served, contextlib.ExitStack() as stack:
+    with (
+        proxy(tmp_path) as served,
+        FrameClient.connect(served.port) as client,
+        socket.create_connection(("127.0.0.1", served.port), timeout=60) as plain,
+    ):
+        client.begin()
+        client.send(headers(1, GET_HEALTH))
+        client.until(Kind.DATA, 1)
+        before = served.metric("downstream_received_bytes_total")
+        plain.sendall(b"GET /healthz ")
+        while served.metric("downstream_received_bytes_total") == before:
+            pass  # until the connection is not idle
         path = tmp_path / "settings.yaml"
-        if is_http2:
-            client = stack.enter_context(FrameClient.connect(served.port))
-            client.begin()
-            client.send(headers(1, GET_HEALTH))
-            client.until(Kind.DATA, 1)
-        else:
-            plain = socket.create_connection(("127.0.0.1", served.port), timeout=60)
-            stack.enter_context(plain)
-            plain.sendall(b"GET /healthz ")
-            while not served.metric("downstream_received_bytes_total"):
-                pass  # until the connection is not idle
         short = path.read_text("utf-8").replace(
             "limits:", "overload: {memoryBytes: 1MiB}\n  limits:"
         )
         path.write_text(short, "utf-8")
         served.served.line("of memory are in use, of at most 1")
 
-        if is_http2:
-            client.send(headers(3, GET_HEALTH))
-            assert Code.REFUSED_STREAM == client.until(Kind.RST_STREAM, 3).code
-        else:
-            plain.sendall(b"HTTP/1.1\r\nHost: a\r\n\r\n")
-            assert b"HTTP/1.1 503" == plain.recv(65536)[:12]
+        client.send(headers(3, GET_HEALTH))
+        assert Code.REFUSED_STREAM == client.until(Kind.RST_STREAM, 3).code
+        plain.sendall(b"HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert b"HTTP/1.1 503" == plain.recv(65536)[:12]
 
 
 GET_HEALTH = block(

@@ -89,9 +89,12 @@ def flows(admin_port: int) -> set[tuple[str, str]]:
     }
 
 
-def test_keys_and_objects_are_in_the_pod(pod: Pod) -> None:
-    """The pod starts as it was written: its keys tell clients apart, and its objects count."""
-    with started(pod) as (proxy, _, port, admin_port):
+def test_life(pod: Pod) -> None:
+    """Keys of the pod tell clients apart, and its objects count; the server outlives the drain.
+
+    A client that stays connected is told to connect again, and no request of its fails.
+    """
+    with started(pod) as (proxy, server, port, admin_port):
         answers = [
             ask(port, "/orders", head="X-API-Key: shop-key\r\n"),
             ask(port, "/orders", head="X-API-Key: reports-key\r\n"),
@@ -99,26 +102,6 @@ def test_keys_and_objects_are_in_the_pod(pod: Pod) -> None:
             ask(port, "/orders"),
         ]
         found = flows(admin_port)
-
-    # The variables of its own Service are none of its flags.
-    assert [] == [line for line in proxy.lines if "APFPROXY_" in line]
-    assert [200, 200, 404, 200] == [status for status, _ in answers]
-    assert ["orders"] * 3 == [body for status, body in answers if status == 200]
-    # By its key, by its key, by the object for its path, and by its address.
-    assert {
-        ("shop", "interactive"),
-        ("reports", "batch"),
-        ("127.0.0.1", "batch"),
-        ("127.0.0.1", "default"),
-    } == found
-
-
-def test_end(pod: Pod) -> None:
-    """The proxy drains when the pod is deleted, with the server there to the end of the drain.
-
-    A client that stays connected is told to connect again, and no request of its fails.
-    """
-    with started(pod) as (proxy, server, port, _):
         client = http.client.HTTPConnection("127.0.0.1", port)
         statuses = []
         pod.stop_hook(PROXY, proxy)
@@ -137,6 +120,17 @@ def test_end(pod: Pod) -> None:
         server.process.terminate()
         server.process.wait()
 
+    # The variables of its own Service are none of its flags.
+    assert [] == [line for line in proxy.lines if "APFPROXY_" in line]
+    assert [200, 200, 404, 200] == [status for status, _ in answers]
+    assert ["orders"] * 3 == [body for status, body in answers if status == 200]
+    # By its key, by its key, by the object for its path, and by its address.
+    assert {
+        ("shop", "interactive"),
+        ("reports", "batch"),
+        ("127.0.0.1", "batch"),
+        ("127.0.0.1", "default"),
+    } == found
     assert {200} == set(statuses)
     assert (0, True) == (code, is_server_there)
 
@@ -187,7 +181,12 @@ def test_kubernetes_api(tmp_path: Path, server_port: int) -> None:
     pod = Pod(manifests, tmp_path / "pod", addresses, others)
     anybody, front = (ssl.create_default_context(cadata=site.pem.decode()) for _ in range(2))
     front.load_cert_chain(*shown)
-    with started(pod) as (_, _, port, admin_port):
+    (tmp_path / "pod").mkdir()
+    with pod.running(SERVER) as server, pod.running(PROXY) as proxy:
+        server.line("the API on http")
+        found_ports = proxy.line(LISTENS)
+        port, admin_port = int(found_ports[1]), int(found_ports[2])
+        probed(pod.containers[PROXY], "readinessProbe", admin_port)
         for user in ("alice", "bob"):
             named = {"X-Remote-User": user, "X-Remote-Group": "site"}
             for context in (anybody, front):
