@@ -246,9 +246,6 @@ class RequestDigest:
         """The first value of a header of the request, by its name in any case; "" if none."""
         return ""
 
-    def __repr__(self) -> str:
-        return f"<RequestDigest {self.attributes.verb} {self.attributes.path}>"
-
 
 class PassageState(enum.StrEnum):
     NEW = "new"
@@ -507,9 +504,6 @@ class Passage:
             assert self.classification is not None
             self._place.release(self.classification.flow.distinguisher)
             self._place = None
-
-    def __repr__(self) -> str:
-        return f"<Passage of {self.digest!r}, {self.state}>"
 
 
 def _on_dispatch(ticket: Ticket) -> None:

@@ -84,9 +84,6 @@ class Flow:
         self.hand = hand = dealer.deal(self.hash)
         return hand
 
-    def __repr__(self) -> str:
-        return f"<Flow {self.counters.flow_schema}/{self.distinguisher} {self.hash:#x}>"
-
 
 class WorkEstimate:
     """Seats and time that a request is expected to need; immutable, so it may be shared.
@@ -124,7 +121,6 @@ WAITING: Final = 0
 EXECUTING: Final = 1
 LINGERING: Final = 2
 DONE: Final = 3
-STATE_NAMES: Final = ("waiting", "executing", "lingering", "done")
 
 
 class Ticket:
@@ -161,9 +157,6 @@ class Ticket:
     @property
     def is_executing(self) -> bool:
         return self.state == EXECUTING
-
-    def __repr__(self) -> str:
-        return f"<Ticket {self.flow!r} {STATE_NAMES[self.state]}>"
 
 
 class Queue:
