@@ -554,7 +554,6 @@ async def test_unverified_name_may_not_impersonate() -> None:
 
 
 RULES = AuthenticationSettings().credential_rules
-ALL = User("\u00e9 x", ("g", "", "a\tb"), "1", (("a/B%", ("v", "")), ("k", ())))
 ACCOUNT = "system:serviceaccount:ns:n"
 VIRTUAL = (AUTHENTICATED, UNAUTHENTICATED)
 

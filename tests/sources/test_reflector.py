@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 SCHEMAS = next(each for each in RESOURCES if each.kind == "FlowSchema")
 GROUP = "/apis/flowcontrol.apiserver.k8s.io"
-V1, V1BETA3 = f"{GROUP}/v1/flowschemas", f"{GROUP}/v1beta3/flowschemas"
 Json = dict[str, Any]
 
 
