@@ -167,7 +167,6 @@ class Service:
         self.api = KubernetesDouble()
         self.hosts: list[str] | None = None
         self._changed = asyncio.Event()
-        self._asleep = asyncio.Event()
         api: Any = self.api
         self.endpoints = ServiceEndpoints(
             api, ServiceSettings(namespace="team", name="api", port="https"), sleep=self._sleep
