@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class WrongError(ValueError):
-    """Says that a file is no good."""
+    pass
 
 
 def listen(path: Path) -> None:
@@ -83,8 +83,6 @@ def test_what_is_no_file_is_said_without_a_wait(
 
 
 class Reader:
-    """Loads files, and keeps what was in them; "bad" in them is an error."""
-
     def __init__(self, *paths: Path) -> None:
         self._paths = paths
         self.loaded: list[str] = []

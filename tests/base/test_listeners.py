@@ -48,7 +48,6 @@ def is_open(descriptor: int) -> bool:
 
 
 def told(count: int, names: str | None = None, pid: int | None = None) -> dict[str, str]:
-    """The variables that systemd sets."""
     environment = {"LISTEN_PID": str(pid or os.getpid()), "LISTEN_FDS": str(count), "PATH": "/"}
     return environment if names is None else {**environment, "LISTEN_FDNAMES": names}
 

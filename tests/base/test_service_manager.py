@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def told(address: str) -> Iterator[socket.socket]:
-    """The socket of a service manager."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(address)
         manager.setblocking(False)

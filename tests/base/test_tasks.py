@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-async def succeed() -> None:
-    """End at once."""
+async def succeed() -> None: ...
 
 
 async def fail() -> None:
@@ -44,8 +43,6 @@ S = 1_000_000_000
 
 
 class Work:
-    """Fails as often as it is told to."""
-
     def __init__(self) -> None:
         self.calls = 0
         self.failures = 0

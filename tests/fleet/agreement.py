@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 async def agrees(one: LedgerStore, other: LedgerStore) -> None:
-    """See that two members of an empty store swap as they should."""
     nothing = await one.read()
     assert Stored(None, "") == nothing
 

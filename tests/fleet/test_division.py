@@ -120,7 +120,6 @@ def test_who_is_first_differs_between_levels() -> None:
     demand=st.dictionaries(members, st.integers(0, 30), min_size=1),
 )
 def test_any_division_among_members(total: int, demand: dict[str, int]) -> None:
-    """It is max-min, and gives away all that there is."""
     found = divide_among_members("a", total, demand)
 
     assert found == divide_among_members("a", total, dict(reversed(demand.items())))
@@ -145,7 +144,6 @@ def test_any_division_among_members(total: int, demand: dict[str, int]) -> None:
 def test_the_parts_of_all_are_the_whole(
     limit: int, levels: dict[str, LevelRules], demand: dict[str, dict[str, int]]
 ) -> None:
-    """Seats, what may be lent and what may be borrowed are divided without a rest."""
     parts = [part_of(key, limit, levels, demand) for key in demand]
     total = {name: sum(each.get(name, 0) for each in demand.values()) for name in levels}
 
@@ -157,14 +155,12 @@ def test_the_parts_of_all_are_the_whole(
 
 
 def test_rounded() -> None:
-    """The largest remainders have what is left, of equal ones by their place."""
     assert {"x": 2, "y": 1} == rounded({"x": 1.5, "y": 1.5}, 3, lambda key: (0, key))
     assert {"x": 1, "y": 2} == rounded({"x": 1.4, "y": 1.6}, 3, lambda key: (0, key))
     assert {"x": 2, "y": 1} == rounded({"x": 1.999999999, "y": 1.0}, 3, lambda key: (0, key))
 
 
 def test_scaled() -> None:
-    """The same part of each level, in whole seats; exempt levels as they are."""
     levels = {"a": LIMITED, "b": LIMITED} | {"exempt": LevelRules(1, 50, None, is_exempt=True)}
     limits = {
         "a": LevelLimits(6, 3, 10),

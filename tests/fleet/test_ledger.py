@@ -26,7 +26,6 @@ def want(*members: WorldMember, seats: int = GREEDY) -> None:
 
 
 def look(world: World, member: WorldMember) -> Plan:
-    """Have it refresh; what it wrote."""
     world.ask(member)
     world.plan(member)
     assert member.swap is not None
@@ -37,7 +36,6 @@ def look(world: World, member: WorldMember) -> Plan:
 
 
 def look_after(world: World, member: WorldMember, pause_s: float) -> int:
-    """Have it refresh after a while; what it may use then."""
     world.wait(pause_s)
     look(world, member)
     return member.in_force()
@@ -123,7 +121,6 @@ def test_seats_go_where_they_are_wanted() -> None:
 
 
 def test_seats_in_use_are_given_when_they_are_free() -> None:
-    """Nothing new begins on them; their claim ends as they do."""
     world, (one, other) = settled(False, True)
     other.start()
     want(one)
@@ -180,7 +177,6 @@ def test_the_store_goes_away() -> None:
 
 
 def test_a_lease_ends_earlier_for_its_holder() -> None:
-    """It stops before the others take the seats."""
     world, (one, other) = settled(True, True)
     assert one.now_s + HELD * LEASE_S == one.ledger.next_change_s()
     one.is_cut = True
@@ -217,7 +213,6 @@ def test_time_without_the_store_is_hardly_of_a_lease() -> None:
 
 
 def test_a_store_that_often_fails() -> None:
-    """Where each second look fails, the dead are found as well, some time."""
     world, (one, other) = settled(False, False)
     looks = 0
     while world.entry(one):
@@ -233,7 +228,6 @@ def test_a_store_that_often_fails() -> None:
 
 
 def test_a_lost_record() -> None:
-    """A member that knew the others counts on them, and keeps its claim."""
     world, (one, other) = settled(True, False)
     world.lose()
     look(world, one)

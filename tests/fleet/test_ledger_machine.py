@@ -28,7 +28,6 @@ def test_walks_to_rest(seed: int) -> None:
 
 
 def test_a_lower_limit_is_kept_after_a_refresh_of_each() -> None:
-    """Though demand changes all the time."""
     for seed in range(40):
         random = Random(seed)  # noqa: S311  no secret
         world = World(random.choice((6, 10, 17)), random.choice((1, 2)), walks.MOST)

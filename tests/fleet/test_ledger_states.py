@@ -87,13 +87,11 @@ def claims_alone(self: Ledger, now_s: float) -> int:
 
 
 def whole_claim(self: Ledger) -> int:
-    """The claim is used after the lease, too."""
     is_alone = self.state is LeaseState.PARTITIONED
     return self.safe_share() if is_alone else min(self.claim, self.target)
 
 
 def old_claim(self: Ledger, record: object, *, is_known: bool) -> int:
-    """A claim is held after the lease, too."""
     del record, is_known
     return self.claim
 
@@ -114,7 +112,6 @@ def test_a_broken_rule_is_found(
     broken: float | Callable[..., int],
     rules: Rules,
 ) -> None:
-    """The search is not blind."""
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises(AssertionError):
         Search(rules).states(50_000)

@@ -66,7 +66,6 @@ async def test_a_member_that_is_lost(caplog: pytest.LogCaptureFixture) -> None:
 
 @virtually
 async def test_one_name() -> None:
-    """Members of one name are shown by their keys, so that they can be told apart."""
     shelf = Shelf()
     async with member(shelf, "same") as one, member(shelf, "same"), member(shelf, "other"):
         await one.until(lambda: len(one.membership.view().members) == 3)
@@ -133,7 +132,6 @@ async def test_another_limit() -> None:
 
 @virtually
 async def test_a_store_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
-    """A newcomer serves by its starter share, says so, and joins when the store is back."""
     shelf = Shelf()
     shelf.problem = "it is on fire"
     async with member(shelf) as one:
@@ -241,7 +239,6 @@ async def test_a_lease_that_is_short_for_a_far_store(caplog: pytest.LogCaptureFi
 
 
 def test_words(caplog: pytest.LogCaptureFixture) -> None:
-    """Each change is said once: that it has no store, why else, and that it has one, or again."""
     caplog.set_level("INFO")
     ledger, events = Ledger("m#1", LIMIT, lease_s=5.0), ConfigurationEvents()
     words = MembershipWords(ledger, "the shelf", events, "c: ", " of the fleet f")

@@ -21,7 +21,6 @@ def pacer(chance: float = 0.0) -> Pacer:
 
 
 def test_a_period() -> None:
-    """It writes once in it, a little early."""
     for chance in (0.0, 1.0):
         one = pacer(chance)
         due_s = 101.0 - chance * JITTER
@@ -47,7 +46,6 @@ def test_what_changed_is_looked_at_at_once() -> None:
 
 
 def test_what_is_urgent() -> None:
-    """Members look one after the other, and not twice at once."""
     one = pacer(0.5)
     assert one.urgent(100.0, 4)
     assert not one.urgent(100.0, 4)

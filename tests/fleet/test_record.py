@@ -61,7 +61,6 @@ def with_member(**changes: object) -> dict[str, Any]:
 
 @given(record=RECORDS)
 def test_what_is_written_is_read(record: Record) -> None:
-    """Every record comes back as it was, and equal ones have the same bytes."""
     data = encode(record)
     assert record == decode(data)
     assert data == encode(decode(data))
@@ -150,7 +149,6 @@ def test_keys() -> None:
 
 @given(record=RECORDS, name=NAMES, lives=st.integers(0, 2))
 def test_without(record: Record, name: str, lives: int) -> None:
-    """All members of a name leave, however many there are, and the others stay."""
     others = {key: each for key, each in record.members.items() if member_name(key) != name}
     own = {member_key(name, life): Member(beat=1, lease_ms=1, limit=1) for life in range(lives)}
     before = msgspec.structs.replace(record, members=own | others)

@@ -65,7 +65,6 @@ async def test_swaps_at_once(server: RedisServer) -> None:
 
 
 async def test_keys_and_databases_are_apart(server: RedisServer) -> None:
-    """Each cluster has a record of its own, and so has each database."""
     places = (server.url, "a/b"), (server.url, "a/c"), (f"{server.url}/1", "a/b")
     one, other, third = (store_at(*place) for place in places)
     await one.swap(b"1", NOTHING)
@@ -146,7 +145,6 @@ async def test_forgotten(server: RedisServer) -> None:
     ],
 )
 async def test_garbage(server: RedisServer, command: tuple[str, ...], problem: str) -> None:
-    """A key that somebody else has written is named; once it is deleted all goes on."""
     async with stores_at(server.url, 1) as (store,), server.client() as client:
         await client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py's
         for _ in range(2):
@@ -160,7 +158,6 @@ async def test_garbage(server: RedisServer, command: tuple[str, ...], problem: s
 
 
 async def test_given_up_and_answered(server: RedisServer) -> None:
-    """An answer that comes late is no one's, and the connection goes on."""
     async with stores_at(server.url, 1) as (store,), server.client() as client:
         seen = await store.swap(b"1", NOTHING)
         before = (await client.info("stats"))["total_connections_received"]
@@ -578,7 +575,6 @@ async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
 
 @pytest.mark.e2e
 async def test_failover(watched: Watched) -> None:
-    """Members follow the Sentinel from a dead server to its replica."""
     async with stores_at(watched.url, 2, **watched.settings) as stores:
         told = Told(stores[1])
         await agrees(*stores)
@@ -694,7 +690,6 @@ async def test_cluster(cluster: Cluster) -> None:
 
 @pytest.mark.e2e
 async def test_slot_moves(cluster: Cluster) -> None:
-    """Members follow a slot to another node, while it moves and then."""
     one, two = cluster.nodes
     first, second = await cluster.ids()
     slot = key_slot(KEY)

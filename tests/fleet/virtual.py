@@ -69,7 +69,6 @@ class Shelf:
         self.listeners: list[Callable[[], None]] = []
 
     def open_store(self, *_settings: object) -> Slot:
-        """As the opener of stores of other kinds."""
         return Slot(self)
 
     def stored(self) -> Stored:

@@ -46,7 +46,6 @@ def joins(world: World, random: Random) -> None:
 
 
 def swaps(world: World, member: WorldMember, random: Random) -> None:
-    """Its write arrives, or not; of a newcomer, which would be alone then, it does."""
     is_new = member.ledger.state is LeaseState.JOINING
     world.swap(member, "heard" if is_new else random.choice(OUTCOMES))
 
@@ -189,7 +188,6 @@ def divided(world: World, wishes: Wishes) -> Mapping[str, tuple[int, dict[str, i
 
 
 def rounds_to_rest(world: World, random: Random, wishes: Wishes, *, is_idle: bool) -> int:
-    """How often everybody refreshes until what all want is divided."""
     for each in world.members:
         fill(each, wishes)
     count = 0

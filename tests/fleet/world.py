@@ -153,13 +153,11 @@ class World:
         return member
 
     def die(self, member: WorldMember) -> None:
-        """End it without a word; what it has sent may arrive."""
         self.members.remove(member)
         if member.swap is not None:
             self.strays.append(member.swap)
 
     def leave(self, member: WorldMember) -> None:
-        """End it with its entry, if the store answers."""
         self.members.remove(member)
         if self._record is not None and not self.is_away and not member.is_cut:
             self._put(encode(leaving(self._record, member.key)))
@@ -197,7 +195,6 @@ class World:
         return True
 
     def swap(self, member: WorldMember, outcome: str = "heard") -> None:
-        """Its swap arrives: `heard`, `lost`, or given up while the store does it now or later."""
         swap = member.swap
         if member.is_stalled or swap is None:
             return

@@ -107,7 +107,6 @@ class Scene:
         seats: int = 1,
         on_dispatch: Callable[[Ticket], None] | None = None,
     ) -> list[Ticket]:
-        """Have a user ask, and return the requests that are not rejected."""
         found = self.classify(name)
         admit, told = found.level.queue_set.admit, on_dispatch or self.told.append
         tickets = [admit(found.flow, WorkEstimate(seats), told) for _ in range(count)]

@@ -221,7 +221,6 @@ def header_schema(number: int, text: str) -> FlowSchema:
 def test_each_header_is_asked_for_once(
     fields: dict[str, str], expected: str, asked: list[str]
 ) -> None:
-    """Only while the first FlowSchema that is left asks for it, however many do."""
     schemas = [header_schema(number, f"X-A: {number}") for number in range(1, 64)]
     schemas.append(header_schema(999, "X-B: *"))
     schemas.append(schema("1000", 1000))

@@ -200,8 +200,6 @@ def test_counters_begin_with_the_first_request_and_stay_when_objects_go() -> Non
 
 
 class Reconfiguration(RuleBasedStateMachine):
-    """Requests come and go while objects do; no seat is lost and nothing raises."""
-
     @initialize(is_prompt=st.booleans())
     def start(self, is_prompt: bool) -> None:
         self.clock = VirtualClock()
@@ -340,7 +338,6 @@ def test_only_what_changed_is_worked_out_again(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_digest_makes_new_levels_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit makes no queues; only one that comes twice, of levels that went since, has to."""
     scene = Scene()
     digest = scene.controller.digest([A, S_TO_A])
     made = digest.new_levels["a"]
@@ -510,8 +507,6 @@ def test_a_level_without_queues_says_what_it_rejects(*, is_prompt: bool) -> None
 
 
 class AllottedMachine(RuleBasedStateMachine):
-    """Requests come and end at three levels while their seats change in any way."""
-
     def __init__(self) -> None:
         super().__init__()
         names = "abc"

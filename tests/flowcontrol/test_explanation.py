@@ -193,7 +193,6 @@ def test_wrong_additions() -> None:
 
 
 def test_refusals_of_a_flow() -> None:
-    """They are foreseen, and nothing is taken by that."""
     level = annotated(priority_level("narrow", shares=0), ban="true")
     ban = explain(controller_of(level, everybody()), COSTS, ALICE, PODS).outcome
     assert ("reject", "ban") == (ban.decision, ban.reason)
@@ -223,8 +222,6 @@ def test_nothing_matches() -> None:
 
 
 class Bench(Level):
-    """A queue set to which requests come, each foreseen first."""
-
     def __init__(self, config: QueueSetConfig, seats: int) -> None:
         super().__init__(config, seats)
         self.tickets: list[Ticket] = []
@@ -276,7 +273,6 @@ def test_what_a_withdrawal_left_is_dispatched_first(
     expected: Foresight,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A withdrawal dispatches nothing by itself; the next arrival makes good for it."""
     bench = Bench(queues(4, 1, 5), 4)
     for queue, request in (
         (0, WorkEstimate(2)),

@@ -25,8 +25,6 @@ def limits_of(added: FlowSchemaAdditions, *, is_ban: bool = False) -> FlowLimits
 
 
 class PlainBucket:
-    """A token bucket as it is usually told: tokens that drip in."""
-
     def __init__(self, rate: int, burst: int) -> None:
         self.rate = rate
         self.burst = burst
@@ -106,7 +104,6 @@ def test_what_is_foreseen_comes(rate: float, burst: int, asked: list[tuple[str, 
 
 
 def refused(limits: FlowLimits, *, is_long_running: bool = False, flow: str = "f") -> str:
-    """The reason of the refusal; "" if there is none."""
     found = limits.refusal(flow, 0, is_long_running=is_long_running)
     return "" if found is None else found.reason
 

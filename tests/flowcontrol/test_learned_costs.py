@@ -154,8 +154,6 @@ def test_object_counts(costs: LearnedCosts) -> None:
 
 
 def test_prefixes_are_apart(costs: LearnedCosts) -> None:
-    """Below each prefix are other objects, which the server's counts are not of."""
-
     def below(name: str, method: str = "GET", query: bytes = b"") -> RequestAttributes:
         path = b"/clusters/%b/api/v1/pods%b" % (name.encode(), query)
         return parse_attributes(method, path, BELOW_CLUSTERS)
@@ -337,7 +335,6 @@ def test_a_cut_estimate_keeps_its_final_work() -> None:
     ],
 )
 def test_seat_ticks(seats: float, duration_ns: int, ticks: int) -> None:
-    """Work is rounded once, half away from zero."""
     assert ticks == seat_ticks(seats, duration_ns)
 
 

@@ -96,7 +96,6 @@ def test_each_denominator_holds_from_its_change_on() -> None:
 
 
 def bucket_ns(by_bound: dict[float, int]) -> tuple[int, ...]:
-    """Nanoseconds by bucket from those by upper bound; infinity is the last."""
     return tuple(by_bound.get(bound, 0) for bound in (*RATIO_BOUNDS, float("inf")))
 
 
@@ -120,7 +119,6 @@ def test_set_limits_leaves_the_past_alone() -> None:
     ],
 )
 def test_in_flight_is_the_maximum_of_the_last_full_second(now_s: float, expected: int) -> None:
-    """Three at once in the first second, one of which goes on."""
     meter = KindMeter(0)
     for _ in range(3):
         meter.kinds[True].executing.begin(100)

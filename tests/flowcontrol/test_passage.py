@@ -123,7 +123,6 @@ class Bench:
 
     @property
     def use(self) -> tuple[int, int]:
-        """Seats in use, and requests that wait."""
         return self.queue_set.seats_in_use, self.queue_set.requests_waiting
 
     def assert_at_rest(self) -> None:
@@ -236,7 +235,6 @@ def test_a_place_goes_back_with_the_refusal() -> None:
 
 
 def test_the_upstream_works_on() -> None:
-    """The place goes back with the client, the seats with the upstream."""
     bench = Bench(schema=LIMITED)
     watch = bench.arrive(WATCH).passage
     watch.leave_to_upstream(bench.clock.now_ns())
@@ -346,7 +344,6 @@ def test_all_is_given_back_once(
 
 @pytest.fixture
 def bench() -> Bench:
-    """A level with one seat and queues of two, which are not insisted on."""
     return Bench(is_observing=True)
 
 
@@ -629,8 +626,6 @@ def test_an_error_of_one_that_enters_late(bench: Bench, monkeypatch: pytest.Monk
 
 @dataclass
 class Server:
-    """Takes so many requests at once, and the others in turn."""
-
     bench: Bench
     workers: int
     service_s: Callable[[], float]
@@ -710,12 +705,10 @@ class World:
         Asked(self, callers, again)
 
     def open(self, rate: float) -> None:
-        """Have requests come at random, each on a connection of its own."""
         Asked(self, [], lambda _: None)
         self._later(self._arrivals.expovariate(rate), partial(self.open, rate))
 
     def counts(self) -> dict[str, float]:
-        """Requests in the time looked at, and how many waited in the mean."""
         before = self._totals(WARM_S)
         waiting = 0
         for step in range(100):

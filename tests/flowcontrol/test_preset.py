@@ -25,7 +25,6 @@ def ask(scene: Scene, count: int, *groups: str) -> list[Ticket]:
 
 @pytest.mark.parametrize("seats", [1, 2, 4, 7, 10, 20, 33])
 def test_all_seats_for_one_level_alone(seats: int) -> None:
-    """They are not more by rounding, and come and go with the demand."""
     for level in LEVELS:
         scene = Scene(*HTTP.objects(), seats=seats, is_prompt=True)
         assert seats == scene.executing(ask(scene, 150, level))

@@ -39,7 +39,6 @@ def levels_of(
     borrowing: int | None = None,
     queues: int = 4,
 ) -> list[FlowControlObject]:
-    """A level for each user, who is named as the level."""
     levels = [level_object(name, shares, queues, lendable, borrowing, 50) for name in names]
     return [*levels, *(schema_object(name, name, name, None) for name in names)]
 

@@ -46,8 +46,6 @@ numbers = st.integers(0, 1000)
 
 
 class QueueSetMachine(RuleBasedStateMachine):
-    """Does anything to a queue set, and keeps its own books of what came of it."""
-
     @initialize(config=configs, limit=limits)
     def start(self, config: QueueSetConfig, limit: int) -> None:
         self.clock = VirtualClock(START_NS)

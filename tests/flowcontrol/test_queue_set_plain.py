@@ -155,7 +155,6 @@ class Pair:
 def test_agrees_with_the_plain_version(
     config: QueueSetConfig, limit: int, steps: list[tuple[Any, ...]]
 ) -> None:
-    """After any history both have the same requests in the same places, and the same R."""
     pair = Pair(config, limit)
     for step in steps:
         pair.act(step)

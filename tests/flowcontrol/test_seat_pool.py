@@ -55,7 +55,6 @@ class Scene(scenes.Scene):
         return tickets
 
     def end(self, name: str, count: int = 1) -> str:
-        """End the oldest requests of a level; return who is told of a dispatch."""
         self.names.clear()
         for _ in range(count):
             ticket = next(ticket for of, ticket in self.running if of == name)
@@ -254,8 +253,6 @@ def test_explained_as_it_happens(name: str) -> None:
 
 
 class PoolMachine(RuleBasedStateMachine):
-    """Requests come and end at levels with priorities, and the server gets other seats."""
-
     def __init__(self) -> None:
         super().__init__()
         self.scene = Scene(

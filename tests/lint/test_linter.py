@@ -140,7 +140,6 @@ ELSEWHERE = {
 
 
 def test_built_in_configuration_is_clean() -> None:
-    """No one is told to change what Kubernetes suggests."""
     assert lint(bootstrap_objects()) == []
 
 
@@ -174,7 +173,6 @@ def test_seats_for_nobody(lendable: str, *, expected: bool) -> None:
 
 
 def test_words() -> None:
-    """Each kind has an id of one form in its order, and sentences to read."""
     kinds = list(FINDING_KINDS.values())
     assert sorted(FINDING_KINDS) == [kind.id for kind in kinds]
     assert set() == GIVEN_UP & FINDING_KINDS.keys()
@@ -342,7 +340,6 @@ SHARED = ("APF208", "all flows wait in one queue")
 def test_level(
     fields: dict[str, Any], queuing: dict[str, int] | None, expected: list[tuple[str, str]]
 ) -> None:
-    """Seats, hand and queues of a level are judged by what it gets of the server's seats."""
     queues = None if queuing is None else replace(QUEUING, **queuing)
     assert expected == messages(priority_level("a", queuing=queues, **fields), OTHERS)
 
@@ -424,7 +421,6 @@ def test_added() -> None:
 
 @pytest.mark.parametrize("name", ["\x1b[31mred", "\N{RIGHT-TO-LEFT OVERRIDE}", "a\nb"])
 def test_names_of_users_are_escaped(name: str) -> None:
-    """A subject may have any name, and none does anything to a terminal."""
     lines = yaml_lines(flow_schema("a", "l", user_subject(name)))
     assert [] == [line for line in lines if not (line.isascii() and line.isprintable())]
 
@@ -448,7 +444,6 @@ def test_too_few_seats(limit: int, percent: int, expected: str) -> None:
 
 
 def test_unused() -> None:
-    """A level that no one sends requests to has seats in vain, unless it is mandatory."""
     assert messages(priority_level("a"), OTHERS, EXEMPT, used=("others",)) == [
         ("APF204", "no FlowSchema uses it, and it has 10 of 100 seats")
     ]

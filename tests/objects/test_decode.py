@@ -290,7 +290,6 @@ def test_parts_of_a_problem() -> None:
 
 
 def test_other_kinds_are_left_out() -> None:
-    """Objects of other APIs beside those of flow control are named, once a file, and no problem."""
     account = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\n"
     deployment = "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 3}\n"
     items = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod}\n"
@@ -337,7 +336,6 @@ def test_quoted_template(name: str) -> None:
     ("version", "release"), [("v1alpha1", "1.21"), ("v1beta1", "1.26"), ("v1beta2", "1.29")]
 )
 def test_old_versions(version: str, release: str) -> None:
-    """The error says what to write instead; the rest of the object is checked."""
     old = priority_level("a", "flowcontrol.apiserver.k8s.io/" + version)
     limited = old["spec"]["limited"]
     limited["assuredConcurrencyShares"] = limited.pop("nominalConcurrencyShares", 5)

@@ -122,7 +122,6 @@ def test_unreadable(data: bytes, message: str, line: int | None) -> None:
 )
 @pytest.mark.parametrize("text", ['{"a": "\u00e9"}', "a: \u00e9\r\n"])
 def test_encodings(encoding: str, text: str) -> None:
-    """Files are in any encoding of Unicode, as PowerShell and editors of Windows write them."""
     documents, problem = split_documents(text.encode(encoding))
     assert problem is None
     assert [{"a": "\u00e9"}] == [each.content for each in documents]
@@ -139,7 +138,6 @@ VALUES = st.recursive(
 
 @given(st.dictionaries(st.text("abc", min_size=1), VALUES, min_size=1))
 def test_what_is_written_is_read(content: dict[str, object]) -> None:
-    """JSON and YAML of the same content are read alike."""
     assert [content] == contents(json.dumps(content))
     assert [content] == contents(yaml.safe_dump(content))
 
@@ -270,6 +268,5 @@ def test_nodes() -> None:
 
 
 def test_lone_surrogates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The parser in Python lets them pass: they are replaced."""
     monkeypatch.setattr(documents, "LOADER", yaml.SafeLoader)
     assert [{"a": "\ufffd"}] == yaml_contents('a: "\\ud800"')

@@ -170,7 +170,6 @@ def test_values_of_wrong_types(wire: dict[str, Any], field: str, value: str, why
     ],
 )
 def test_hints_at_what_may_be_meant(path: str, name: str, hint: str) -> None:
-    """An unknown field comes with the name that is most like it, or with all known ones."""
     wire = flow_schema()
     (wire[path.rstrip(".")] if path else wire)[name] = 1
     found = read_object(wire, strict=True)
@@ -179,14 +178,12 @@ def test_hints_at_what_may_be_meant(path: str, name: str, hint: str) -> None:
 
 
 def test_wrong_types() -> None:
-    """Every value of a wrong type is reported, and nothing else is while there are any."""
     wire = flow_schema(matchingPrecedence="x", rules=[{"subjects": {}}])
     fields = ("spec.matchingPrecedence", "spec.rules[0].subjects")
     assert {(field, Reason.TYPE_INVALID) for field in fields} == errors_of(wire)
 
 
 def test_unknown_fields() -> None:
-    """An unknown field is dropped, but an error to a strict reader, beside all others."""
     unknown = ("spec.matchingPrecedense", Reason.UNKNOWN)
     assert flow_schema() == written(flow_schema(matchingPrecedense=3))
     assert {unknown, ("spec.matchingPrecedence", Reason.INVALID)} == errors_of(

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
 
 def test_stable_uid() -> None:
-    """A uid is kept; without one it depends on kind and name alone."""
     a = FlowSchema(metadata=ObjectMeta(name="a"))
     made = stable_uid(a)
 
@@ -165,7 +164,6 @@ def test_well_formed() -> None:
     ],
 )
 def test_text(error: FieldError, text: str) -> None:
-    """An error is one line: path, kind of error, value where it helps, detail."""
     assert text == str(error)
 
 

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     ],
 )
 def test_authenticated(groups: tuple[str, ...], expected: tuple[str, ...]) -> None:
-    """A known user is in the group of all such, once, and keeps all else; no other user is."""
     extra = (("scopes", ("a",)),)
     assert User("alice", expected, "1", extra) == authenticated(User("alice", groups, "1", extra))
     assert ANONYMOUS is authenticated(ANONYMOUS)
@@ -190,7 +189,6 @@ def members(attributes: RequestAttributes) -> dict[str, object]:
     ],
 )
 def test_verb(method: str, target: bytes, verb: str, long_running: bool, is_mutating: bool) -> None:
-    """Method and target make the verb; verb, subresource or path say how long it may last."""
     found = parse_attributes(method, target)
     assert (verb, long_running, is_mutating) == (found.verb, found.long_running, found.is_mutating)
 
@@ -517,7 +515,6 @@ PREFIXES = PathPrefixes(
     ],
 )
 def test_find(path: bytes, prefix: bytes, value: str) -> None:
-    """A prefix is found by whole segments, whose variable part no server takes for another one."""
     assert (decode_path(prefix), value) == PREFIXES.find(path, decode_path(path))
 
 

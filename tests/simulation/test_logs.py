@@ -72,7 +72,6 @@ REFUSED = {"status": "Failure", "reason": "TooManyRequests", "code": 429}
     ],
 )
 def test_audit_events(changes: dict[str, Any], user: User, service_ns: int) -> None:
-    """An event says who asked for what, and how long that took."""
     records = read_audit_log(lines_of(EVENT | changes), 0)
     ((at_ns, kind, its_service_ns),) = records.requests()
     assert (0, service_ns) == (at_ns, its_service_ns)
@@ -131,7 +130,6 @@ def test_other_stages_are_skipped() -> None:
     ],
 )
 def test_broken_events(changes: dict[str, Any] | bytes, message: str) -> None:
-    """A broken line is counted with its number, and the others count."""
     line = changes if isinstance(changes, bytes) else lines_of(EVENT | changes)[0]
     records = read_audit_log([*lines_of(EVENT), line, *lines_of(EVENT)], 1)
     assert (2, 1) == (len(records), records.broken)
@@ -172,7 +170,6 @@ def test_access_lines(changes: dict[str, Any], verb: str, seats: int, service_ns
 
 @pytest.mark.parametrize("reason", [*map(str, RejectReason), "cancelled"])
 def test_what_never_executed_has_no_service_time(reason: str) -> None:
-    """It takes as long as others alike."""
     never = LINE | {"reason": reason, "executionSeconds": 0}
     records = read_access_log(lines_of(LINE, never), 0)
     assert 1 == records.guessed
@@ -240,7 +237,6 @@ def test_any_values(data: st.DataObject) -> None:
     ],
 )
 def test_held(changes: dict[str, Any], held: int) -> None:
-    """Requests that waited or were rejected would have come at other times."""
     if "waitSeconds" in changes:
         assert held == read_access_log(lines_of(LINE | changes), 0).held
     else:
@@ -252,7 +248,6 @@ PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 
 
 def test_requests_come_in_the_order_of_their_arrival() -> None:
-    """From 0 on, whenever they ended; those alike share a kind."""
     records = Records()
     records.add(50, USER, "GET", PODS, 5)
     records.add(30, USER, "GET", PODS, 7)
@@ -292,7 +287,6 @@ def test_kinds_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_broken_lines_are_counted() -> None:
-    """All of them, but only the first are kept; a wrong target adds nothing."""
     records = Records()
     for line in range(20):
         records.break_line(line, "wrong")
@@ -327,8 +321,6 @@ def test_essence(method: str, first: str, second: str, are_alike: bool) -> None:
 
 
 class Entry(msgspec.Struct):
-    """An entry of a log; one below 0 is refused by who takes it."""
-
     stage: int
 
 
@@ -427,7 +419,6 @@ WRAPPED = {
 @pytest.mark.parametrize("name", WRAPPED)
 @pytest.mark.parametrize("small", [wrapped_lines.SMALL_BYTES, 0])
 def test_wrappers(name: str, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each entry is found, whether the value around it is taken apart or not."""
     monkeypatch.setattr(wrapped_lines, "SMALL_BYTES", small)
     read = Read(WRAPPED[name])
     assert ([0, 1, 2], [], 0) == (read.found, read.problems, read.left_out)

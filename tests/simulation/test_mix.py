@@ -195,7 +195,6 @@ WRONG = {
 
 @pytest.mark.parametrize("fields", WRONG)
 def test_wrong_flows(fields: str) -> None:
-    """A wrong field is named, with its place and what would be right."""
     with pytest.raises(MixError) as error:
         mix_of(fields)
     assert str(error.value).startswith(f"flows[0].{WRONG[fields]}")
@@ -229,7 +228,6 @@ def test_wrong_documents(data: bytes, line: int | None, message: str) -> None:
 
 @given(data=st.data())
 def test_any_values(data: st.DataObject) -> None:
-    """Whatever a field has for a value, a mix is made or refused."""
     flow: dict[str, object] = {"name": "a", "request": "GET /x", "rate": 1, "serviceTime": "5ms"}
     values: st.SearchStrategy[object] = (
         st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just([[]])

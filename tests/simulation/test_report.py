@@ -137,7 +137,6 @@ def test_times(seconds: float, texts: list[str]) -> None:
 
 
 def test_picture() -> None:
-    """Each busy level has its plots, side by side; an exempt one has no limit."""
     reports = [report_of(f"<{name}>", seats) for name, seats in (("a", 10), ("b", 2))]
     root = parsed(picture({"configurations": reports}))
     classes = [str(each.get("class")) for each in root.iter()]
@@ -163,7 +162,6 @@ def test_levels_of_one_configuration() -> None:
 
 
 def test_nothing_to_draw() -> None:
-    """A run of no time has a picture, too."""
     simulation = Simulation(objects(), 10)
     simulation.run()
     report = configuration_report("empty", simulation)
@@ -176,5 +174,4 @@ def parsed(svg: str) -> ET.Element:
 
 
 def test_hostile_text() -> None:
-    """A name from a log is neither markup nor turns round what is beside it."""
     assert "&lt;b&gt;\\u202e\\x1b\u00a0\u00e9" == escape("<b>\u202e\x1b\u00a0\u00e9")

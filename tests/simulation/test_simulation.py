@@ -106,7 +106,6 @@ def test_places_of_long_running_requests_come_back() -> None:
 
 
 def test_series_stay_small() -> None:
-    """However long a run is, it has no more than twice the bins that a plot needs."""
     told: list[int] = []
     simulation = Simulation(objects(), 10, on_progress=told.append)
     ran(simulation, [(index * S, kind(), MS) for index in range(200)])
@@ -119,7 +118,6 @@ def test_series_stay_small() -> None:
 
 
 def test_too_many_clients_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is bounded by lumping together anyone who comes late."""
     monkeypatch.setattr(module, "MAX_TALLIES", 1)
     simulation = Simulation(objects(), 10)
     ran(simulation, [(0, kind(name), MS) for name in "abc"])
@@ -161,8 +159,6 @@ def test_warm_up_does_not_count() -> None:
 
 
 class Asking(ClosedClient):
-    """A client of several requests at given times, that notes what it hears of their ends."""
-
     def __init__(self, simulation: Simulation, kind: Kind, *requests: tuple[int, int]) -> None:
         self._simulation = simulation
         self._kind = kind
@@ -181,7 +177,6 @@ class Asking(ClosedClient):
         self.heard.append((self._simulation.clock.time_ns // MS, retry_after_s))
 
     def on_open(self, end_ns: int) -> None:
-        """Note when a request will end."""
         self.heard.append((end_ns // MS, 0))
 
 
@@ -191,7 +186,6 @@ def hurried(timeout_ms: int, target: str = GET) -> Kind:
 
 
 def test_waits_and_gives_up() -> None:
-    """One executes, some wait until their turn or limit, one finds the queues full."""
     simulation = Simulation(objects(), 1)
     requests = [(0, 350), (0, 10), (0, 10), (0, 10), (0, 10), (50, 10), (310, 10)]
     asking = Asking(
@@ -271,7 +265,6 @@ def test_a_client_waits_for_answers() -> None:
 
 
 def test_a_rejected_client_stays_away() -> None:
-    """It comes back after the seconds that the proxy tells it."""
     # One executes, four wait in two queues of two.
     tally = of_clients(Simulation(objects(), 1), kind(), 600 * MS, 900 * MS, clients=6)
     assert {"queue-full": 1} == tally.rejected
@@ -318,7 +311,6 @@ def durations_of(values: list[int]) -> Durations:
 
 @given(values=st.lists(st.integers(0, 10**13), min_size=1), part=st.floats(0.01, 1))
 def test_quantiles_are_close(values: list[int], part: float) -> None:
-    """A quantile is within 0.8 % of the exact one."""
     exact = sorted(values)[math.ceil(part * len(values)) - 1]
     (found,) = durations_of(values).quantiles((part,))
     assert found == pytest.approx(exact, rel=0.008)
@@ -367,7 +359,6 @@ def test_integrates() -> None:
 
 
 def test_events_come_in_order() -> None:
-    """By time, arrivals before others, then in the order of arming."""
     clock = VirtualClock()
     happened: list[tuple[int, str]] = []
 
