@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -13,7 +14,7 @@ from tests.proxy.fakes import CHUNKED_OK, GET, OK, WATCH, Bench, Linger
 from tests.proxy.http2.peer import CLEARTEXT, Http2Peer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 SIZED_HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
 HEAD = GET.replace(b"GET", b"HEAD")
@@ -21,7 +22,7 @@ INTERIM = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nA: b\r\n\r\n"
 CLOSING = SIZED_HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
 
 
-@pytest.mark.parametrize("is_bytewise", [False, True], ids=["whole", "byte-by-byte"])
+@pytest.mark.parametrize("cuts", [(), (-8,), range(1, 200)], ids=["whole", "in-two", "in-bytes"])
 @pytest.mark.parametrize(
     ("request_", "answer", "contents", "is_kept"),
     [
@@ -42,11 +43,17 @@ CLOSING = SIZED_HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
     ],
 )
 def test_answers(
-    bench: Bench, request_: bytes, answer: bytes, contents: bytes, is_kept: bool, is_bytewise: bool
+    bench: Bench,
+    request_: bytes,
+    answer: bytes,
+    contents: bytes,
+    is_kept: bool,
+    cuts: Sequence[int],
 ) -> None:
     client = bench.ask(request_)
-    for piece in [answer[i : i + 1] for i in range(len(answer))] if is_bytewise else [answer]:
-        bench.send(bench.upstreams[0], piece)
+    places = sorted({0, *(cut % len(answer) for cut in cuts), len(answer)})
+    for start, end in itertools.pairwise(places):
+        bench.send(bench.upstreams[0], answer[start:end])
     taken = client.take()
     got = b""
     while (found := read_answer(taken, to_head=request_ is HEAD, is_ended=False)).status < 200:

@@ -50,6 +50,17 @@ def test_answers_make_room_for_requests_not_for_reads(bench: Bench) -> None:
     assert max(held_bytes) <= 2 * READ_BYTES
 
 
+@pytest.mark.parametrize("pieces", [[b"\r", b"\n" + GET], [b"\r\n\r\n\r\n", b"\r", b"\n", GET]])
+def test_empty_lines_before_a_request(bench: Bench, pieces: list[bytes]) -> None:
+    """RFC 9112, section 2.2: old clients end a body with one, and it means nothing."""
+    client = bench.client()
+    for _ in range(2):
+        for piece in pieces:
+            bench.send(client, piece)
+        bench.send(bench.upstreams[0], OK)
+        assert b"200" == status(client.take())
+
+
 @pytest.mark.parametrize(
     ("data", "code"),
     [

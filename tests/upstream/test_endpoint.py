@@ -305,11 +305,13 @@ def test_sink_that_leaves_at_an_interim_response_hears_no_more(bench: Bench) -> 
 
 
 def test_interim_responses_are_counted_by_request(bench: Bench) -> None:
-    for _ in range(5):
+    interim = b"HTTP/1.1 100 Continue\r\n\r\n"
+    for count in (10, 32, 32, 33):
         sink = Sink()
         connection, upstream = acquired(bench, sink)
-        bench.send(upstream, b"HTTP/1.1 100 Continue\r\n\r\n" * 10 + OK)
-        assert ["interim 100"] * 10 + ["response 200", "end"] == sink.told
+        bench.send(upstream, interim * count + OK)
+        ends = ["broken"] if count > 32 else ["response 200", "end"]
+        assert ["interim 100"] * min(count, 32) + ends == sink.told
         bench.pool.release(connection, 0)
     assert 1 == len(bench.upstreams)
 
