@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from apfproxy.app.process import ProxyProcess
 from apfproxy.settings import (
     Address,
     DownstreamSettings,
@@ -20,8 +18,6 @@ from apfproxy.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     import aiohttp
 
 ANY_PORT = Address(host="127.0.0.1", port=0)
@@ -52,16 +48,6 @@ def upstream() -> TestServer:
     application = web.Application()
     application.router.add_get("/{path:.*}", answer)
     return TestServer(application)
-
-
-@contextlib.asynccontextmanager
-async def started(settings: Settings) -> AsyncIterator[ProxyProcess]:
-    process = ProxyProcess(settings)
-    await process.start()
-    try:
-        yield process
-    finally:
-        await process.stop()
 
 
 async def page(session: aiohttp.ClientSession, port: int | None, path: str) -> tuple[int, str]:
