@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz import answer_stream, frame_stream, request_stream
+from tests.fuzz.driver import splits
 from tests.fuzz.run import CORPUS, NAMES, target_named
 from tests.proxy.fakes import CHUNKED_OK, CHUNKED_POST, GET, LIST, OK, POST
 
@@ -55,6 +56,10 @@ REQUESTS = [
     POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     CHUNKED_POST + b"\r\nnonsense",
 ]
+
+
+GOOD = [*REQUESTS[:5], *REQUESTS[7:13]]
+"""Well-formed ones that do not end their connection."""
 RESPONSES = [
     OK,
     CHUNKED_OK + b"2\r\nab\r\n1;x\r\nc\r\n0\r\n\r\n",
@@ -88,6 +93,15 @@ def streams_of(messages: Sequence[bytes]) -> st.SearchStrategy[bytes]:
 @settings(max_examples=100)
 def test_requests(choice: int, stream: bytes) -> None:
     request_stream.run_one(bytes((choice,)) + stream)
+
+
+@given(choice=st.integers(0, 255), requests=st.lists(st.sampled_from(GOOD), max_size=4))
+@settings(max_examples=100)
+def test_good_requests(choice: int, requests: list[bytes]) -> None:
+    """Each is served, however it is cut."""
+    for pieces in splits(b"".join(requests), choice):
+        play = request_stream.Play(pieces, is_trusted=False)
+        assert len(requests) == len(play.forwarded)
 
 
 @given(choice=st.integers(0, 255), stream=streams_of(RESPONSES))
