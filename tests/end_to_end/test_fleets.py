@@ -92,16 +92,12 @@ def agree(processes: list[ProxyProcess], *, may_lose: bool = False) -> bool:
     )
 
 
-@pytest.mark.parametrize("kind", ["redis", "kubernetes"])
 @on_uvloop
-async def test_members_come_and_go(kind: str, tmp_path: Path) -> None:
+async def test_members_come_and_go(tmp_path: Path) -> None:
     """Members share the whole limit, never more; one that leaves gives its seats to the other."""
-    async with AsyncExitStack() as stack:
-        if kind == "redis":
-            fleet, _ = await stack.enter_async_context(redis(tmp_path))
-        else:
-            path = kubeconfig(tmp_path, url_of(await stack.enter_async_context(api_server())))
-            fleet = FleetSettings(store="kubernetes:default/fleet", kubeconfig=path)
+    async with api_server() as port:
+        path = kubeconfig(tmp_path, url_of(port))
+        fleet = FleetSettings(store="kubernetes:default/fleet", kubeconfig=path)
         async with proxies(fleet, "one") as first:
             async with proxies(fleet, "two") as second:
                 await until(lambda: agree(first + second))
