@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Line = dict[str, Any]
 
-SLOW = GET.replace(b"healthz", b"healthz?timeout=40ms")
+SLOW = GET.replace(b"healthz", b"healthz?timeout=1s")
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 ONE_SEAT = Setup(objects=NARROW, seats=1)
 

@@ -75,6 +75,7 @@ WRONG_ADDITION = NARROW.replace(
     "{name: everybody,", '{name: everybody, annotations: {"apfproxy.io/a": b},'
 )
 LOOK_EVERY_S = 0.1
+WELL = "apfproxy_upstream_up 1"
 LATE_S = 6.0
 """More than five seconds, which is a bound of a histogram."""
 REQUESTS, PAGES = 40, 4
@@ -368,6 +369,7 @@ def without_workers(stage: Stage) -> None:
 @raises("ConnectionsRefused", "DescriptorsRunOut")
 def crowded(stage: Stage) -> None:
     _, port = stage.serve(stage.behind(), descriptors=64, accessLog={"path": "log"})
+    stage.until(WELL)
     stage.mark()
     stage.hold(port, 40)
     stage.hold(stage.admin, 8, b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -383,6 +385,7 @@ def hostile(stage: Stage) -> None:
     authority = Authority("site")
     tls = stage.tls(authority, IN_A_YEAR)
     _, port = stage.serve(stage.behind(), downstream={"tls": tls})
+    stage.until(WELL)
     stage.mark()
     before = stage.page()
     stage.tls(authority, datetime.now(UTC) + DAY)
@@ -412,6 +415,7 @@ def unreviewed(stage: Stage) -> None:
         authentication={"tokenReview": review},
         accessLog={"path": "/dev/full"},
     )
+    stage.until(WELL)
     stage.mark()
     with contextlib.ExitStack() as clients:
         for each in range(40):
@@ -430,7 +434,7 @@ def failing(stage: Stage) -> None:
     async def fail() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(server_module, "SWEEP_PERIOD_S", 0.001)
-            patch.setattr(server_module, "STALE_SWEEP_S", 0.02)
+            patch.setattr(server_module, "STALE_SWEEP_S", 1.0)
             async with running(Setup(admin=Address(host="127.0.0.1", port=stage.admin))) as scene:
                 scene.expects_errors = True
                 await asyncio.to_thread(stage.mark)
