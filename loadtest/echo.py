@@ -1,17 +1,18 @@
-"""Requests whose answers tell whose they are, and an origin that answers them.
+"""Requests whose responses tell whose they are, and an origin that gives them.
 
-A request has a number.  Its answer has the number in a header field, and a body that is nothing
-but that number again and again; so has the body of a request.  So who gets a byte of somebody
-else's message sees it.
+A request has a number.  Its response has the number in a header field, and a body that is nothing
+but that number again and again; so has the body of a request.  So a client that gets a byte of
+another message sees it.
 """
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import httptools
+
+from loadtest.origin import OriginConnection, in_chunks
 
 if TYPE_CHECKING:
     import random
@@ -24,7 +25,6 @@ EVENTS = 4
 """For a watch that ends by itself."""
 EVENT_PERIOD_S = 0.02
 MAX_SIZE = 1 << 20
-CHUNK_BYTES = 20_000
 SWITCH = (
     b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n"
@@ -32,10 +32,10 @@ SWITCH = (
 """For every request that wants to upgrade; what then comes is no WebSocket, but echoed."""
 
 NEVER = "never"
-"""A kind of answer that does not come."""
+"""A kind of response that does not come."""
 
 KINDS = {
-    # Kind of answer: weight, method.
+    # Kind of response: weight, method.
     "sized": (45, "GET"),
     "chunked": (20, "GET"),
     "until-close": (4, "GET"),
@@ -46,29 +46,13 @@ KINDS = {
     "posted": (10, "POST"),
     "put-in-chunks": (5, "PUT"),
 }
-
-
-DEPTHS = (1, 1, 1, 2, 8)
-"""Requests on their way at once on one connection."""
-LONGEST_LIFE = 300
-"""Requests on one connection."""
-ENDLESS_EVENTS = 6
-"""After which a client has enough of a watch that does not end."""
-WATCH_PATIENCE_S = 2.0
-"""After which a client has enough of a watch that is quiet."""
 OWN_ANSWERS = frozenset((408, 429, 502, 503, 504))
 """Statuses that a proxy may answer by itself to requests that are all right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request.
-
-    Attributes:
-        number: Its own.
-        kind: Of `KINDS`.
-        size: Bytes of the answer's body, and of the request's if it has one.
-    """
+    """One request; `size` is in bytes, of the response's body and of its own if it has one."""
 
     number: int
     kind: str
@@ -136,75 +120,56 @@ def event(name: bytes) -> bytes:
     return b'{"type":"ADDED","object":{"metadata":{"name":"%b"}}}\n' % name
 
 
-def in_chunks(body: bytes) -> bytes:
-    chunks = [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
-    return b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in chunks) + b"0\r\n\r\n"
+class FirstFew(list[str]):
+    """The first 20 of possibly very many complaints."""
+
+    def add(self, text: str) -> None:
+        if len(self) < 20:
+            self.append(text)
 
 
 @dataclass(slots=True)
 class Seen:
-    """Holds what an origin saw.
-
-    Attributes:
-        requests: Whole ones.
-        wrong: What no proxy may do, such as a body that is of two requests; the first few.
-        posted: Numbers of POSTs, which must not be sent twice.
-        busy: Answers under way.
-    """
+    """An origin's view: requests, the first things that no proxy may do, POSTs, busy responses."""
 
     requests: int = 0
-    wrong: list[str] = field(default_factory=list)
+    wrong: FirstFew = field(default_factory=FirstFew)
     posted: set[bytes] = field(default_factory=set)
     busy: int = 0
 
-    def complain(self, text: str) -> None:
-        if len(self.wrong) < 20:
-            self.wrong.append(text)
 
-
-class EchoOrigin(asyncio.Protocol):
+class EchoOrigin(OriginConnection):
     """A connection to the origin."""
 
     def __init__(self, seen: Seen) -> None:
+        super().__init__()
         self._seen = seen
-        self._parser = httptools.HttpRequestParser(self)
-        self._transport: asyncio.Transport
-        self._fields: dict[bytes, bytes] = {}
         self._body = bytearray()
         self._is_busy = False
         self._is_tunnel = False
-        self._timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         if self._is_tunnel:
-            self._transport.write(data)
+            self.transport.write(data)
             return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self._is_tunnel = True
-            self._transport.write(SWITCH + data[upgrade.args[0] :])
+            self.transport.write(SWITCH + data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
-            self._seen.complain(f"the origin got what is no HTTP: {error}: {data[:200]!r}")
-            self._transport.abort()
+            self._seen.wrong.add(f"the origin got what is no HTTP: {error}: {data[:200]!r}")
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        del exc
-        if self._timer is not None:
-            self._timer.cancel()
+        super().connection_lost(exc)
         self._set_busy(is_busy=False)
 
     def on_message_begin(self) -> None:
-        self._fields = {}
+        super().on_message_begin()
         self._body.clear()
         if self._is_busy:
-            self._seen.complain("the origin got a request before it had answered another")
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._fields[name.lower()] = value
+            self._seen.wrong.add("the origin got a request before it had answered another")
 
     def on_body(self, data: bytes) -> None:
         self._body += data
@@ -212,28 +177,28 @@ class EchoOrigin(asyncio.Protocol):
     def on_message_complete(self) -> None:
         seen = self._seen
         seen.requests += 1
-        if b"upgrade" in self._fields:
+        if b"upgrade" in self.fields:
             return
-        name = self._fields.get(ID, b"")
-        kind, _, size = self._fields.get(b"x-answer", b"").decode().partition(" ")
+        name = self.fields.get(ID, b"")
+        kind, _, size = self.fields.get(b"x-answer", b"").decode().partition(" ")
         if kind == NEVER:
             return
         if kind not in KINDS or not size:
-            self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
             return
         has_body = kind in ("posted", "put-in-chunks")
         if self._body != (pattern(name, int(size)) if has_body else b""):
-            seen.complain(f"the body of {name!r} is not its own: {bytes(self._body[:200])!r}")
+            seen.wrong.add(f"the body of {name!r} is not its own: {bytes(self._body[:200])!r}")
         if kind == "posted":
             if name in seen.posted:
-                seen.complain(f"the POST {name!r} came twice")
+                seen.wrong.add(f"the POST {name!r} came twice")
             seen.posted.add(name)
         self._answer(kind, name, int(size))
 
     def _answer(self, kind: str, name: bytes, size: int) -> None:
         head = b"HTTP/1.1 200 OK\r\nX-Request-Id: %b\r\n" % name
         body = pattern(name, size)
-        write = self._transport.write
+        write = self.transport.write
         match kind:
             case "empty":
                 write(b"HTTP/1.1 204 No Content\r\nX-Request-Id: %b\r\n\r\n" % name)
@@ -243,7 +208,7 @@ class EchoOrigin(asyncio.Protocol):
                 write(b"%bTransfer-Encoding: chunked\r\n\r\n%b" % (head, in_chunks(body)))
             case "until-close":
                 write(b"%bConnection: close\r\n\r\n%b" % (head, body))
-                self._transport.close()
+                self.transport.close()
             case "watch":
                 write(b"%bTransfer-Encoding: chunked\r\n\r\n" % head)
                 self._set_busy(is_busy=True)
@@ -258,12 +223,10 @@ class EchoOrigin(asyncio.Protocol):
     def _send_event(self, name: bytes, left: int) -> None:
         if left == 0:
             self._set_busy(is_busy=False)
-            self._transport.write(b"0\r\n\r\n")
+            self.transport.write(b"0\r\n\r\n")
             return
-        data = event(name)
-        self._transport.write(b"%x\r\n%b\r\n" % (len(data), data))
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(EVENT_PERIOD_S, self._send_event, name, left - 1)
+        self.send_chunk(event(name))
+        self.call_later(EVENT_PERIOD_S, self._send_event, name, left - 1)
 
     def _set_busy(self, *, is_busy: bool) -> None:
         self._seen.busy += is_busy - self._is_busy
@@ -278,11 +241,8 @@ class Habits:
         kinds: Kind of request to weight.
         abort_share: Share of requests in the middle of which the client leaves.
         patience_s: After which a request without an end counts as hung.
-        users: Different ones.
         fields: Lines of the head to choose from, such as credentials.
-        tls: For connections, one of these; none without TLS.
-        requests_per_s: Of all connections; 0 for as fast as answers come.
-        http2: Whether they speak HTTP/2.
+        requests_per_s: Of all connections; 0 for as fast as responses come.
     """
 
     kinds: dict[str, int] = field(
@@ -299,13 +259,11 @@ class Habits:
 
 @dataclass(slots=True)
 class Answer:
-    """Holds what has come of an answer.
+    """A response as far as it has come.
 
     Attributes:
-        status: Its code.
-        name: Of the request that it says it is for; none if the proxy made it.
+        name: Of the request that it says it is for; None if the proxy made it.
         left: Bytes of its body to come; -1 for chunks, -2 for all until the connection ends.
-        body: So far.
     """
 
     status: int
@@ -316,21 +274,21 @@ class Answer:
 
 @dataclass(slots=True)
 class Tally:
-    """Holds what became of requests.
+    """Ends of requests, counted.
 
     Attributes:
         asked: Sent, or begun to be.
         answered: Right and whole, from the origin.
-        by_status: The proxy's own answers.
-        broken: The answer began, and its connection ended before its end.
-        lost: The connection ended before the answer began.
+        by_status: The proxy's own responses.
+        broken: The response began, and its connection ended before its end.
+        lost: The connection ended before the response began.
         left: The client did.
         cut: Right and apparently whole, but short: the origin's connection marked its end and was
-            closed early, which no one can tell from the real end.
-        mispaired: The answer is, in part or whole, not that of the request.
-        hung: Neither an answer nor an end came.
+            closed early, which no client can tell from the real end.
+        mispaired: The response is, in part or whole, not that of the request.
+        hung: Neither a response nor an end came.
         refused: Connections that were not made.
-        wrong: The first few of the last two kinds.
+        wrong: The first few of `mispaired` and `hung`.
     """
 
     asked: int = 0
@@ -343,28 +301,16 @@ class Tally:
     mispaired: int = 0
     hung: int = 0
     refused: int = 0
-    wrong: list[str] = field(default_factory=list)
+    wrong: FirstFew = field(default_factory=FirstFew)
 
     @property
     def ended(self) -> int:
-        return (
-            self.answered
-            + sum(self.by_status.values())
-            + self.broken
-            + self.lost
-            + self.left
-            + self.cut
-            + self.mispaired
-            + self.hung
-        )
+        failed = self.broken + self.lost + self.left + self.cut + self.mispaired + self.hung
+        return self.answered + sum(self.by_status.values()) + failed
 
     def on_mispaired(self, text: str) -> None:
         self.mispaired += 1
-        self.complain(text)
-
-    def complain(self, text: str) -> None:
-        if len(self.wrong) < 20:
-            self.wrong.append(text)
+        self.wrong.add(text)
 
     def judge(self, ask: Ask, answer: Answer) -> None:
         if answer.name is None:

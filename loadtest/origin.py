@@ -35,7 +35,7 @@ import uvloop
 from loadtest.arguments import Parser, count_up_to
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 ENTRY = struct.Struct("=dQ?")
@@ -73,8 +73,41 @@ def read_journal(path: Path) -> list[Entry]:
     return [Entry(*each) for each in ENTRY.iter_unpack(data[:whole])]
 
 
+class OriginConnection(asyncio.Protocol):
+    """A connection to an origin, with one request at a time: its head, and what follows later."""
+
+    def __init__(self) -> None:
+        self._parser = httptools.HttpRequestParser(self)
+        self._timer: asyncio.TimerHandle | None = None
+        self.transport: asyncio.Transport
+        self.fields: dict[bytes, bytes] = {}
+        self.is_gone = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self.is_gone = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def on_message_begin(self) -> None:
+        self.fields = {}
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.fields[name.lower()] = value
+
+    def send_chunk(self, data: bytes) -> None:
+        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def call_later(self, wait_s: float, callback: Callable[..., None], *arguments: object) -> None:
+        """Call something, unless the connection is closed before."""
+        self._timer = asyncio.get_running_loop().call_later(wait_s, callback, *arguments)
+
+
 class Origin:
-    """Holds what all connections share."""
+    """The settings and the slots that all connections share."""
 
     def __init__(
         self,
@@ -179,30 +212,26 @@ class Origin:
         self._busy = busy
 
 
-class _Connection(asyncio.Protocol):
-    """A connection, with one request at a time."""
-
+class _Connection(OriginConnection):
     def __init__(self, origin: Origin) -> None:
+        super().__init__()
         self._origin = origin
-        self._parser = httptools.HttpRequestParser(self)
-        self._timer: asyncio.TimerHandle | None = None
         self._is_busy = False
-        self.transport: asyncio.Transport
         self.target = ""
         self.method = b""
-        self.number = 0
-        self.is_gone = False
+
+    @property
+    def number(self) -> int:
+        name = self.fields.get(b"x-request-id", b"")
+        return int(name) if name.isdigit() else 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
+        super().connection_made(transport)
         self._origin.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        del exc
-        self.is_gone = True
+        super().connection_lost(exc)
         self._origin.connections.discard(self)
-        if self._timer is not None:
-            self._timer.cancel()
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -211,14 +240,11 @@ class _Connection(asyncio.Protocol):
             self.transport.abort()
 
     def on_message_begin(self) -> None:
-        self.target, self.number = "", 0
+        super().on_message_begin()
+        self.target = ""
 
     def on_url(self, url: bytes) -> None:
         self.target += url.decode()
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if name.lower() == b"x-request-id" and value.isdigit():
-            self.number = int(value)
 
     def on_message_complete(self) -> None:
         origin, target = self._origin, self.target
@@ -280,10 +306,9 @@ class _Connection(asyncio.Protocol):
             self.transport.close()
 
     def _send_event(self) -> None:
-        self.transport.write(b"%x\r\n%b\r\n" % (len(EVENT), EVENT))
+        self.send_chunk(EVENT)
         if self._origin.event_period_s:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._origin.event_period_s, self._send_event)
+            self.call_later(self._origin.event_period_s, self._send_event)
 
 
 async def serve(port: int, origin: Origin) -> None:
