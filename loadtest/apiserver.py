@@ -6,7 +6,13 @@ the disk is in a directory of its own, which `--directory` puts where the disk i
 
     python -m loadtest.apiserver --slices 20000 --watches 2000 --json apiserver.json
 
-The exit status is 1 if a figure is beyond its limit.
+With `--against` another build, of a checkout or a virtual environment, runs beside this one, and
+each batch of requests goes to both in turn, so that what slows the machine down slows down both.
+Ratios are this one's medians over the rounds by the other one's.
+
+    python -m loadtest.apiserver --against before=../other-checkout --rounds 3 --slices 5000
+
+The exit status is 2 if a figure of this build is beyond its limit.
 """
 
 from __future__ import annotations
@@ -15,30 +21,26 @@ import asyncio
 import json
 import re
 import socket
+import statistics
 import sys
-import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import uvloop
 
-from loadtest.arguments import Parser, count_up_to, output_file
+from loadtest.arguments import Parser, count_up_to
 from loadtest.clients import Connection, percentile
-from loadtest.processes import (
-    LoadTestError,
-    Process,
-    exit_status,
-    free_ports,
-    pin,
-    python_module,
-    raise_descriptor_limit,
-)
+from loadtest.processes import SEARCHED, LoadTestError, Process, free_ports, measured, pin
+from loadtest.site import THIS, Build, named_build
+from loadtest.tables import Table
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
 SERVER_CORE, CLIENT_CORE = 0, 1
 SPARE_DESCRIPTORS = 500
@@ -52,8 +54,6 @@ REPEATS = 40
 """For reads that take milliseconds."""
 FEW = 7
 """For reads that take longer."""
-WRITES = 4000
-"""For each kind but creations: enough for seconds."""
 SLOW_READERS = 10
 LISTERS = 4
 WITHIN_S = 60.0
@@ -67,12 +67,7 @@ SLOW_S = 2.0
 
 
 class Limit(NamedTuple):
-    """Holds what a figure has to keep to.
-
-    Attributes:
-        bound: In the figure's unit.
-        is_least: Whether it is the least that will do, not the most.
-    """
+    """The most that a figure may be, in its unit, or the least."""
 
     bound: float
     is_least: bool = False
@@ -89,30 +84,56 @@ LIMITS = {
     "a slow reader of all holds": Limit(1024),
     "a change at the last watch": Limit(500),
 }
-"""By the names of figures, in their units."""
+"""By the names of figures."""
+
+
+class Figure(NamedTuple):
+    name: str
+    value: float
+    unit: str
 
 
 class Report:
-    """The figures, printed as they come."""
+    """The figures of each build, this one's last, printed as they come."""
 
-    def __init__(self) -> None:
-        self.figures: dict[str, tuple[float, str]] = {}
-        print(f"{'':44}{'measured':>12}{'limit':>10}")
+    def __init__(self, builds: Sequence[str]) -> None:
+        self._builds = builds
+        self._values: dict[tuple[str, str], list[list[float]]] = {}
+        columns = " | ".join(f"{name} >12" for name in builds)
+        self._table = Table(f" <44 | {columns} | {'ratio' if len(builds) > 1 else 'limit'} >10")
+        self._table.head()
 
-    def add(self, name: str, value: float, unit: str) -> None:
-        self.figures[name] = (value, unit)
-        limit = LIMITS.get(name)
-        shown = f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
-        bound = f"{limit.bound:,.0f}" if limit else ""
-        verdict = "" if limit is None or limit.is_kept(value) else "  BEYOND"
-        print(f"{f'{name}, {unit}':44}{shown:>12}{bound:>10}{verdict}", flush=True)
+    def add(self, figures: Sequence[Figure]) -> None:
+        name, _, unit = figures[0]
+        values = [figure.value for figure in figures]
+        self._values.setdefault((name, unit), []).append(values)
+        self._print(name, unit, values)
 
-    def beyond(self) -> list[str]:
-        return [
-            name
-            for name, limit in LIMITS.items()
-            if name in self.figures and not limit.is_kept(self.figures[name][0])
-        ]
+    def medians(self) -> tuple[dict[str, dict[str, object]], list[str]]:
+        """The medians over the rounds, and what is beyond its limit; prints those of several."""
+        found: dict[str, dict[str, object]] = {}
+        wrong = []
+        if any(len(rounds) > 1 for rounds in self._values.values()):
+            print("medians")
+        for (name, unit), rounds in self._values.items():
+            values = [statistics.median(of_build) for of_build in zip(*rounds, strict=True)]
+            if len(rounds) > 1:
+                self._print(name, unit, values)
+            others = dict(zip(self._builds[:-1], values, strict=False))
+            found[name] = {"value": values[-1], "unit": unit, **others}
+            if name in LIMITS and not LIMITS[name].is_kept(values[-1]):
+                wrong.append(f"{name}: {values[-1]:.2f}, the limit is {LIMITS[name].bound:g}")
+        return found, wrong
+
+    def _print(self, name: str, unit: str, values: Sequence[float]) -> None:
+        limit, more = LIMITS.get(name), ""
+        last = f"{limit.bound:,.0f}" if limit else ""
+        if limit and not limit.is_kept(values[-1]):
+            more = "  BEYOND"
+        if len(values) > 1:
+            last = f"{values[-1] / values[0]:.3f}" if values[0] else ""
+        shown = (f"{value:,.0f}" if value >= 100 else f"{value:.2f}" for value in values)
+        self._table.row(f"{name}, {unit}", *shown, last, more=more)
 
 
 def request(
@@ -367,9 +388,13 @@ def encoded(obj: dict[str, Any]) -> bytes:
     return json.dumps(obj, separators=(",", ":")).encode()
 
 
-def creations(count: int) -> list[bytes]:
-    # Numbers times an odd one that is no divisor: all differ, and neighbours come far apart.
-    names = (f"slice-{index * 7919 % 1_000_003:07}" for index in range(count))
+def name_of(index: int) -> str:
+    # A number times an odd one that is no divisor: all differ, and neighbours come far apart.
+    return f"slice-{index * 7919 % 1_000_003:07}"
+
+
+def creations(start: int, count: int) -> list[bytes]:
+    names = [name_of(index) for index in range(start, start + count)]
     return [request("POST", SLICES, encoded(slice_of(name))) for name in names]
 
 
@@ -377,63 +402,61 @@ def names_in(listed: bytes) -> list[str]:
     return [item["metadata"]["name"] for item in json.loads(listed)["items"]]
 
 
-async def measure(server: Process, options: argparse.Namespace, report: Report) -> None:
-    await answers(server, creations(1))  # imports and caches are paid for once
+async def measure(server: Process, options: argparse.Namespace) -> AsyncIterator[Figure]:
+    await answers(server, creations(0, 1))  # imports and caches are paid for once
     empty = server.rss_bytes()
-    load = await answers(server, creations(options.slices + 1)[1:], options.connections)
-    report.add("create, in memory", load.per_s, "a second")
-    report.add("create, p99", load.latency_ms(99), "ms")
-    report.add("memory of an object", (server.rss_bytes() - empty) / 1024 / options.slices, "KiB")
-    names = await _lists(server, options, report)
-    await _reads_and_writes(server, names, options, report)
-    await _watches(server, names, options, report)
+    load = await answers(server, creations(1, options.slices), options.connections)
+    yield Figure("create, in memory", load.per_s, "a second")
+    yield Figure("create, p99", load.latency_ms(99), "ms")
+    yield Figure("memory of an object", (server.rss_bytes() - empty) / 1024 / options.slices, "KiB")
+    for part in (_lists, _reads_and_writes, _watches):
+        async for figure in part(server, options):
+            yield figure
 
 
-async def _lists(server: Process, options: argparse.Namespace, report: Report) -> list[str]:
+async def _lists(server: Process, options: argparse.Namespace) -> AsyncIterator[Figure]:
     some, every = request("GET", f"{SLICES}?limit={PAGE}"), request("GET", SLICES)
     load = await answers(server, [some] * REPEATS)
     if len(names_in(load.body)) != min(PAGE, options.slices + 1):
         raise LoadTestError("a list of 500 has not so many objects")
-    report.add("list of 500, p50", load.latency_ms(50), "ms")
-    report.add("list of 500, p99", load.latency_ms(99), "ms")
+    yield Figure("list of 500, p50", load.latency_ms(50), "ms")
+    yield Figure("list of 500, p99", load.latency_ms(99), "ms")
     table = request("GET", f"{SLICES}?limit={PAGE}", accept=TABLE)
     load = await answers(server, [table] * REPEATS)
-    report.add("Table of 500, p50", load.latency_ms(50), "ms")
+    yield Figure("Table of 500, p50", load.latency_ms(50), "ms")
     load = await answers(server, [request("GET", f"{BETA_SLICES}?limit={PAGE}")] * REPEATS)
-    report.add("list of 500 in v1beta1, p50", load.latency_ms(50), "ms")
+    yield Figure("list of 500 in v1beta1, p50", load.latency_ms(50), "ms")
     load = await answers(server, [every] * FEW)
-    names = names_in(load.body)
-    if len(names) != options.slices + 1:
-        raise LoadTestError(f"the list of all has {len(names)} objects, not {options.slices + 1}")
-    report.add("list of all", load.latency_ms(100), "ms")
-    report.add("list of all, its first byte", percentile(load.first_ms, 100), "ms")
-    report.add("list of all, size", len(load.body) / 2**20, "MiB")
+    count = len(names_in(load.body))
+    if count != options.slices + 1:
+        raise LoadTestError(f"the list of all has {count} objects, not {options.slices + 1}")
+    yield Figure("list of all", load.latency_ms(100), "ms")
+    yield Figure("list of all, its first byte", percentile(load.first_ms, 100), "ms")
+    yield Figure("list of all, size", len(load.body) / 2**20, "MiB")
     load = await answers(server, [request("GET", SLICES, encoding="gzip")] * FEW)
-    report.add("list of all, gzip", load.latency_ms(100), "ms")
-    report.add("list of all, gzip, size", len(load.body) / 2**20, "MiB")
+    yield Figure("list of all, gzip", load.latency_ms(100), "ms")
+    yield Figure("list of all, gzip, size", len(load.body) / 2**20, "MiB")
     load = await answers(server, [request("GET", f"{SLICES}?pretty=true")] * FEW)
-    report.add("list of all, indented", load.latency_ms(100), "ms")
+    yield Figure("list of all, indented", load.latency_ms(100), "ms")
     load = await answers(server, [request("GET", f"{SLICES}?labelSelector=team%3Db")] * FEW)
-    report.add("list of none by label among all", load.latency_ms(50), "ms")
+    yield Figure("list of none by label among all", load.latency_ms(50), "ms")
     load, pages = await walk(server, SLICES, PAGE)
-    report.add(f"walk of all in {pages} pages", load.seconds * 1e3, "ms")
+    yield Figure(f"walk of all in {pages} pages", load.seconds * 1e3, "ms")
     crowd = Crowd()
-    took_ms = await crowd.fill(server, f"{SLICES}?watch=true&resourceVersion=0", len(names))
+    took_ms = await crowd.fill(server, f"{SLICES}?watch=true&resourceVersion=0", count)
     crowd.close()
-    report.add("watch of all, its first events", took_ms, "ms")
-    one = request("GET", f"{SLICES}/{names[0]}")
+    yield Figure("watch of all, its first events", took_ms, "ms")
+    one = request("GET", f"{SLICES}/{name_of(0)}")
     load = await beside(server, one, REPEATS * FEW, every, LISTERS)
-    report.add(f"get beside {LISTERS} lists of all, p99", load.latency_ms(99), "ms")
+    yield Figure(f"get beside {LISTERS} lists of all, p99", load.latency_ms(99), "ms")
     grown = await read_slowly(server, every, SLOW_READERS, SLOW_S)
-    report.add("a slow reader of all holds", grown / 1024 / SLOW_READERS, "KiB")
-    return names
+    yield Figure("a slow reader of all holds", grown / 1024 / SLOW_READERS, "KiB")
 
 
-async def _reads_and_writes(
-    server: Process, names: Sequence[str], options: argparse.Namespace, report: Report
-) -> None:
+async def _reads_and_writes(server: Process, options: argparse.Namespace) -> AsyncIterator[Figure]:
     def each(make: Callable[[str], bytes]) -> list[bytes]:
-        return [make(f"{names[index * 7919 % len(names)]}") for index in range(WRITES)]
+        indices = (index * 7919 % (options.slices + 1) for index in range(options.writes))
+        return [make(name_of(index)) for index in indices]
 
     operations: dict[str, list[bytes]] = {
         "get": each(lambda name: request("GET", f"{SLICES}/{name}")),
@@ -459,91 +482,109 @@ async def _reads_and_writes(
     }
     for name, requests in operations.items():
         load = await answers(server, requests, options.connections)
-        report.add(name, load.per_s, "a second")
+        yield Figure(name, load.per_s, "a second")
 
 
-async def _watches(
-    server: Process, names: Sequence[str], options: argparse.Namespace, report: Report
-) -> None:
+async def _watches(server: Process, options: argparse.Namespace) -> AsyncIterator[Figure]:
     load = await answers(server, [request("GET", f"{SLICES}?limit=1")])
     version = json.loads(load.body)["metadata"]["resourceVersion"]
     target = f"{SLICES}?watch=true&resourceVersion={version}"
     crowd = Crowd()
     before = server.rss_bytes()
     await crowd.open(server, target, options.watches)
-    report.add("memory of a watch", (server.rss_bytes() - before) / 1024 / options.watches, "KiB")
+    yield Figure("memory of a watch", (server.rss_bytes() - before) / 1024 / options.watches, "KiB")
     times = []
     for index in range(options.changes):
-        name = names[index % len(names)]
+        name = name_of(index % (options.slices + 1))
         change = encoded(slice_of(name, team=f"round-{index}"))
         times.append(await crowd.see(server, request("PUT", f"{SLICES}/{name}", change)))
     crowd.close()
-    report.add("a change at the last watch, median", percentile(times, 50), "ms")
-    report.add("a change at the last watch", max(times), "ms")
+    yield Figure("a change at the last watch, median", percentile(times, 50), "ms")
+    yield Figure("a change at the last watch", max(times), "ms")
 
 
-async def measure_disk(server: Process, options: argparse.Namespace, report: Report) -> None:
-    await answers(server, creations(1))
-    requests = creations(options.disk_writes + 1)[1:]
+async def measure_disk(server: Process, options: argparse.Namespace) -> AsyncIterator[Figure]:
+    await answers(server, creations(0, 1))
+    requests = creations(1, options.disk_writes)
     load = await answers(server, requests, options.connections)
-    report.add("create, with fsync", load.per_s, "a second")
-    report.add("create, with fsync, p99", load.latency_ms(99), "ms")
-    some = [request("DELETE", f"{SLICES}/{name}") for name in await _some_names(server)]
+    yield Figure("create, with fsync", load.per_s, "a second")
+    yield Figure("create, with fsync, p99", load.latency_ms(99), "ms")
+    some = [request("DELETE", f"{SLICES}/{name_of(index)}") for index in range(PAGE)]
     load = await answers(server, some)
-    report.add("delete, with fsync, one at a time", load.per_s, "a second")
+    yield Figure("delete, with fsync, one at a time", load.per_s, "a second")
 
 
-async def _some_names(server: Process) -> list[str]:
-    load: Load = await answers(server, [request("GET", f"{SLICES}?limit={PAGE}")])
-    return names_in(load.body)
+async def take_turns(
+    measure: Callable[[Process, argparse.Namespace], AsyncIterator[Figure]],
+    servers: Sequence[Process],
+    options: argparse.Namespace,
+    report: Report,
+) -> None:
+    """Measure several servers, one figure of each after the other."""
+    runs = [measure(server, options) for server in servers]
+    while figures := [figure for run in runs if (figure := await anext(run, None)) is not None]:
+        report.add(figures)
 
 
-def start(directory: Path, *, core: int | None, arguments: Iterable[str] = ()) -> Process:
+def start(name: str, build: Build, directory: Path, *arguments: str, core: int | None) -> Process:
     (port,) = free_ports(1)
-    argv = [*python_module("apfproxy"), "apiserver", "--listen", f"127.0.0.1:{port}", *arguments]
-    return Process("apiserver", argv, port=port, core=core, directory=directory)
+    return Process(
+        f"apiserver-{name}",
+        [*build.command(), "apiserver", "--listen", f"127.0.0.1:{port}", *arguments],
+        port=port,
+        core=core,
+        directory=directory,
+        environment=build.environment(),
+    )
 
 
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+def run(options: argparse.Namespace, directory: Path) -> tuple[object, Sequence[str]]:
+    if not options.no_pin:
+        pin(0, CLIENT_CORE)
+    core = None if options.no_pin else SERVER_CORE
+    this = THIS._replace(path=SEARCHED)
+    builds: Mapping[str, Build] = {**dict(options.against), "measured": this}
+    report = Report(list(builds))
+    for number in range(options.rounds):
+        for measuring, is_stored in ((measure, False), (measure_disk, True)):
+            with ExitStack() as running:
+                servers = []
+                for name, build in builds.items():
+                    store = ["--store", f"{directory}/{name}-{number}.db"] if is_stored else []
+                    server = start(name, build, directory, *store, core=core)
+                    servers.append(running.enter_context(server))
+                uvloop.run(take_turns(measuring, servers, options, report))
+    return report.medians()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--slices", type=count_up_to(500_000, 500), default=20_000, help="objects (20000)")
     add("--watches", type=count_up_to(20_000), default=2000, help="watches at once (2000)")
     add("--changes", type=count_up_to(10_000), default=50, help="that watches see (50)")
     add("--connections", type=count_up_to(1000), default=16, help="of writers (16)")
+    add("--writes", type=count_up_to(500_000), default=4000, help="of each kind (4000)")
     add("--disk-writes", type=count_up_to(500_000, 500), default=5000, help="with fsync (5000)")
     add("--directory", type=Path, help="an existing one for the store (the system's temporary)")
+    add(
+        "--against",
+        type=named_build,
+        action="append",
+        default=[],
+        metavar="NAME=CHECKOUT",
+        help="another build beside this one: of a checkout, or NAME=PYTHON",
+    )
+    add("--rounds", type=count_up_to(100), default=1, help="with new servers each (1)")
     add("--no-pin", action="store_true", help="let the scheduler choose cores")
-    add("--json", type=output_file, metavar="FILE", help="write all figures there as well")
-    return parser.parse_args(arguments)
-
-
-def run(options: argparse.Namespace, report: Report) -> None:
-    raise_descriptor_limit(options.watches + SPARE_DESCRIPTORS)
-    core = None if options.no_pin else SERVER_CORE
-    if not options.no_pin:
-        pin(0, CLIENT_CORE)
-    with tempfile.TemporaryDirectory(prefix="apfproxy-api-", dir=options.directory) as name:
-        directory = Path(name)
-        with start(directory, core=core) as server:
-            uvloop.run(measure(server, options, report))
-        with start(directory, core=core, arguments=["--store", f"{name}/store.db"]) as server:
-            uvloop.run(measure_disk(server, options, report))
-    if options.json:
-        figures = {
-            name: {"value": value, "unit": unit} for name, (value, unit) in report.figures.items()
-        }
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse_arguments(arguments)
-    report = Report()
-    status = exit_status("apiserver", lambda: run(options, report))
-    beyond = report.beyond()
-    if beyond:
-        print(f"apiserver: beyond their limits: {'; '.join(beyond)}", file=sys.stderr)
-    return status or int(bool(beyond))
+    options = parser.parse_args(arguments)
+    return measured(
+        "apiserver",
+        partial(run, options),
+        descriptors=options.watches * (1 + len(options.against)) + SPARE_DESCRIPTORS,
+        json_file=options.json,
+        directory=options.directory,
+    )
 
 
 if __name__ == "__main__":

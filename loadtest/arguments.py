@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 class Parser(argparse.ArgumentParser):
     """A parser whose help is the program's docstring as written, and whose errors are one line."""
 
-    def __init__(self, description: str | None) -> None:
+    def __init__(self, description: str | None, *, has_results: bool = True) -> None:
         super().__init__(
             description=description, formatter_class=argparse.RawDescriptionHelpFormatter
         )
+        if has_results:
+            text = "write all results there as well"
+            self.add_argument("--json", type=output_file, metavar="FILE", help=text)
 
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {message} (--help has an example)", file=sys.stderr)

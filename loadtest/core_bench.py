@@ -27,6 +27,7 @@ from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, ServiceAcc
 from apfproxy.request.attributes import RequestAttributes, User
 from loadtest.arguments import Parser
 from loadtest.objects import EVERY_RESOURCE, EVERY_URL, flow_schema, group_subject, user_subject
+from loadtest.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -198,18 +199,20 @@ def admission() -> None:
         "exempt": at_once(QueueSetConfig(QueueSetKind.EXEMPT), 10),
         "no queues": at_once(QueueSetConfig(QueueSetKind.REJECT), 10),
     }
-    print(f"{'ns per':36}{'admit':>8}{'finish':>8}{'both':>8}")
+    table = Table("ns per <36 | admit >8.0f | finish >8.0f | both >8.0f")
+    table.head()
     for name, (admit_ns, finish_ns) in rows.items():
-        print(f"{name:36}{admit_ns:8.0f}{finish_ns:8.0f}{admit_ns + finish_ns:8.0f}")
+        table.row(name, admit_ns, finish_ns, admit_ns + finish_ns)
 
 
 def classification() -> None:
-    few, more, _ = SCHEMAS
-    relation = f"{more}/{few}"
-    print(f"\n{'ns to classify; each is for':36}", *(f"{n:8}" for n in SCHEMAS), f"{relation:>8}")
+    columns = " | ".join(f"{number} >9.0f" for number in SCHEMAS)
+    table = Table(f"ns to classify; each is for <36 | {columns} | {SCHEMAS[1]}/{SCHEMAS[0]} >9.2f")
+    print()
+    table.head()
     for shape in SHAPES:
         found = best_ns([classified(shape, number) for number in SCHEMAS])
-        print(f"{shape:36}", *(f"{ns:8.0f}" for ns in found), f"{found[1] / found[0]:8.2f}")
+        table.row(shape, *found, found[1] / found[0])
 
 
 def crowds() -> None:
@@ -217,15 +220,17 @@ def crowds() -> None:
     for _ in range(ROUNDS):
         for crowd in made.values():
             crowd.run(REQUESTS // 2)
-    print(f"\n{'ns to admit and finish; waiting':36}", *(f"{number:8}" for number in WAITING))
+    columns = " | ".join(f"{number} >9.0f" for number in WAITING)
+    table = Table(f"ns to admit and finish; waiting <36 | {columns}")
+    print()
+    table.head()
     for queues in QUEUES:
         found = [made[queues, waiting] for waiting in WAITING]
-        both = [f"{crowd.admit_ns + crowd.finish_ns:8.0f}" for crowd in found]
-        print(f"{f'{queues} queues':36}", *both)
+        table.row(f"{queues} queues", *(crowd.admit_ns + crowd.finish_ns for crowd in found))
 
 
 def main() -> None:
-    Parser(__doc__).parse_args()
+    Parser(__doc__, has_results=False).parse_args()
     admission()
     classification()
     crowds()

@@ -16,6 +16,7 @@ from loadtest.echo import CONFIGMAPS, Habits, Seen, Tally
 from loadtest.echo_clients import EchoClients
 from loadtest.faulty_link import GOOD, Ending, Fault, FaultyLink
 from loadtest.soak_site import OBJECTS, Endpoints, log_problem, start_proxy
+from loadtest.tables import Table
 
 if TYPE_CHECKING:
     import argparse
@@ -38,6 +39,11 @@ flowControl: {{serverConcurrencyLimit: 120, objects: [objects.yaml]}}
 logLevel: warning
 """
 HTTP2 = ", http2: {cleartext: true}"
+TABLE = Table(
+    "fault <11 | requests >9 | good >9 | 502 >7 | 504 >7 | 429 >6 | other >6 | broken >8"
+    "| lost >7 | left >6 | cut >5 | mispaired >10 | hung >5 | seats >6 | open >5"
+    "| recovery s >11.2f | s >7.1f"
+)
 
 
 class Faults:
@@ -92,15 +98,11 @@ FAULTS = (*Faults(random.Random()).choosers, RANDOM)  # noqa: S311 - for the nam
 
 @dataclass(slots=True)
 class Findings:
-    """Holds what came of one fault.
+    """Results of one fault.
 
     Attributes:
-        fault: Its name.
-        tally: The requests.
-        seconds: How long they took.
-        recovery_s: From the end of the fault to the first of many good answers; None for never.
+        recovery_s: From the end of the fault to the first of many good responses; None for never.
         state: Of the proxy when it was quiet again, or had not become so in time.
-        wrong: What did not hold.
     """
 
     fault: str
@@ -246,7 +248,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
         process, admin_port = await start_proxy(directory, "faults", ports)
         running.enter_context(process)
         scene = Scene(links, Faults(dice), seen, (process.port, admin_port), habits)
-        print_heading()
+        TABLE.head()
         for fault in options.only or FAULTS:
             count = options.requests if fault == RANDOM else options.per_fault
             findings = await scene.suffer(fault, count, options.seed + first, first)
@@ -261,24 +263,17 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
     return {"faults": [asdict(each) for each in results]}, wrong
 
 
-def print_heading() -> None:
-    print(
-        f"{'fault':<11}{'requests':>9}{'good':>9}{'502':>7}{'504':>7}{'429':>6}{'other':>6}"
-        f"{'broken':>8}{'lost':>7}{'left':>6}{'cut':>5}{'mispaired':>10}{'hung':>5}"
-        f"{'seats':>6}{'open':>5}{'recovery s':>11}{'s':>7}",
-        flush=True,
-    )
-
-
 def print_row(findings: Findings) -> None:
     tally, state = findings.tally, findings.state
-    statuses = tally.by_status
-    known = [statuses.get(code, 0) for code in (502, 504, 429)]
-    recovery = "never" if findings.recovery_s is None else f"{findings.recovery_s:.2f}"
-    print(
-        f"{findings.fault:<11}{tally.asked:>9}{tally.answered:>9}{known[0]:>7}{known[1]:>7}"
-        f"{known[2]:>6}{sum(statuses.values()) - sum(known):>6}{tally.broken:>8}{tally.lost:>7}"
-        f"{tally.left:>6}{tally.cut:>5}{tally.mispaired:>10}{tally.hung:>5}"
-        f"{state.seats:>6}{state.upstream_active:>5}{recovery:>11}{findings.seconds:>7.1f}",
-        flush=True,
+    known = [tally.by_status.get(code, 0) for code in (502, 504, 429)]
+    TABLE.row(
+        findings.fault,
+        tally.asked,
+        tally.answered,
+        *known,
+        sum(tally.by_status.values()) - sum(known),
+        *(tally.broken, tally.lost, tally.left, tally.cut, tally.mispaired, tally.hung),
+        *(state.seats, state.upstream_active),
+        "never" if findings.recovery_s is None else findings.recovery_s,
+        findings.seconds,
     )

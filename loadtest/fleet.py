@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import uvloop
 
-from loadtest.arguments import Parser, count_up_to, output_file
+from loadtest.arguments import Parser, count_up_to
 from loadtest.fleet_site import OK, STORES, Fleet, Site
 from loadtest.fleet_steps import Course, judge, totals
 from loadtest.processes import measured
+from loadtest.tables import Table
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -41,27 +41,30 @@ FOLLOWS_WITHIN_S = 1.0
 """How soon seats have to follow the load, at the median, where a store tells members at once."""
 TELLS = {"redis"}
 """Stores that do."""
-COLUMNS = (
-    f"{'step':<16}{'s':>6}{'good':>9}{'other':>7}{'peak':>6}{'may be':>8}{'mean':>7}"
-    f"{'after s':>9}{'store %':>9}{'members %':>11}  commands a second"
+STEPS = Table(
+    "step <16 | s >6.1f | good >9 | other >7 | peak >6 | may be >8 | mean >7.1f | after s >9.2f"
+    "| store % >9.1f | members % >11.1f"
 )
 
 
 def print_step(step: Step) -> None:
-    after = f"{step.after_s:.2f}" if step.after_s is not None else "never" * step.is_awaited
     costs = [
-        "" if each is None else f"{100 * each / step.seconds:.1f}"
+        None if each is None else 100 * each / step.seconds
         for each in (step.store_cpu_s, step.members_cpu_s)
     ]
-    commands = ", ".join(
-        f"{name} {count / step.seconds:.1f}" for name, count in step.commands.most_common()
-    )
+    commands = (f"{name} {count / step.seconds:.1f}" for name, count in step.commands.most_common())
     note = f"  ({step.why})" if step.why and step.peak > step.permitted - 1 else ""
-    print(
-        f"{step.name:<16}{step.seconds:>6.1f}{step.results[OK]:>9}{step.bad:>7}{step.peak:>6}"
-        f"{step.permitted:>8}{step.mean:>7.1f}{after:>9}{costs[0]:>9}{costs[1]:>11}"
-        f"  {commands}{note}",
-        flush=True,
+    STEPS.row(
+        step.name,
+        step.seconds,
+        step.results[OK],
+        step.bad,
+        step.peak,
+        step.permitted,
+        step.mean,
+        "never" if step.after_s is None and step.is_awaited else step.after_s,
+        *costs,
+        more=f"  {', '.join(commands)}{note}",
     )
 
 
@@ -71,7 +74,7 @@ async def measure(
     """Run all steps: the results, and what is wrong with them."""
     with Site(directory, fleet) as site:
         await site.start()
-        print(COLUMNS)
+        STEPS.head("  commands a second")
         course = Course(site, asyncio.sleep, print_step)
         steps = await course.run(moves=moves, lasts_s=lasts_s)
     wrong = judge(steps, fleet.limit)
@@ -79,7 +82,7 @@ async def measure(
     return {"totals": found, "wrong": wrong, "steps": msgspec.to_builtins(steps)}, wrong
 
 
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--store", choices=tuple(STORES), default="redis", help="where the record lives (redis)")
@@ -90,12 +93,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--refresh-ms", type=count_up_to(60_000, 100), default=1000, help="of a member (1000)")
     add("--moves", type=count_up_to(1000), default=10, help="of all load (10)")
     add("--seconds", type=count_up_to(3600), default=10, help="of steady load, and of none (10)")
-    add("--json", type=output_file, metavar="FILE", help="write all results there as well")
-    return parser.parse_args(arguments)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse_arguments(arguments)
+    options = parser.parse_args(arguments)
 
     def run(directory: Path) -> tuple[object, Sequence[str]]:
         fleet = Fleet(
@@ -114,8 +112,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.store in TELLS and (median_s is None or median_s > FOLLOWS_WITHIN_S):
             wrong.append(f"seats follow the load after {median_s} s at the median")
         print(", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in found.items()))
-        for text in wrong:
-            print(f"WRONG: {text}")
         return results, wrong
 
     return measured("fleet", run, descriptors=8000, json_file=options.json)

@@ -26,7 +26,7 @@ import msgspec
 import uvloop
 
 from loadtest.admin_pages import fetch
-from loadtest.arguments import Parser, count_up_to, output_file
+from loadtest.arguments import Parser, count_up_to
 from loadtest.clients import MISPAIRED, Connection, OpenLoop, Outcome
 from loadtest.gateway_phases import (
     DETECTED_WITHIN_S,
@@ -44,9 +44,9 @@ from loadtest.gateway_servers import NAMES, Servers
 from loadtest.origin import ITEM, LIST_ITEMS
 from loadtest.processes import measured
 from loadtest.soak_site import OBJECTS, log_problem, start_proxy
+from loadtest.tables import Table
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -209,18 +209,25 @@ async def run_phases(
 
 def print_phases(phases: Sequence[Phase], names: Sequence[str]) -> None:
     servers = "/".join(names)
-    print(
-        f"{'phase':<11}{'requests':>9}{'good':>8}{'own':>6}{'bad':>6}{'p99 ms':>8}"
-        f"{f'requests {servers}':>22}{'spread':>8}{f'watches {servers}':>18}"
-        f"{'limit':>7}{'after s':>9}"
+    table = Table(
+        "phase <11 | requests >9 | good >8 | own >6 | bad >6 | p99 ms >8.1f"
+        f"| requests {servers} >22 | spread >8.1% | watches {servers} >18"
+        "| limit >7 | after s >9.2f"
     )
+    table.head()
     for phase in phases:
-        follows = "never" if phase.follows_s is None else f"{phase.follows_s:.2f}"
-        print(
-            f"{phase.label:<11}{sum(phase.counts.values()):>9}{phase.counts[GOOD]:>8}"
-            f"{phase.own:>6}{sum(phase.bad.values()):>6}{phase.p99_ms:>8.1f}"
-            f"{'/'.join(map(str, phase.requests.values())):>22}{phase.spread:>8.1%}"
-            f"{'/'.join(map(str, phase.watching.values())):>18}{phase.limit:>7}{follows:>9}"
+        table.row(
+            phase.label,
+            phase.counts.total(),
+            phase.counts[GOOD],
+            phase.own,
+            phase.bad.total(),
+            phase.p99_ms,
+            "/".join(map(str, phase.requests.values())),
+            phase.spread,
+            "/".join(map(str, phase.watching.values())),
+            phase.limit,
+            "never" if phase.follows_s is None else phase.follows_s,
         )
 
 
@@ -251,8 +258,6 @@ async def measure(
         wrong.append(problem)
     print_phases(phases, servers.names)
     print(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in totals.items()))
-    for text in wrong:
-        print(f"WRONG: {text}")
     results = {
         "totals": totals,
         "wrong": wrong,
@@ -265,24 +270,18 @@ async def measure(
     return results, wrong
 
 
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--servers", type=count_up_to(len(NAMES), 2), default=3, help="behind the gateway (3)")
     add("--requests", type=count_up_to(10**8), default=100_000, help="in all (100000)")
     add("--rate", type=count_up_to(20_000), default=2000, help="requests a second (2000)")
-    add("--json", type=output_file, metavar="FILE", help="write all results there as well")
-    return parser.parse_args(arguments)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse_arguments(arguments)
+    options = parser.parse_args(arguments)
 
     def run(directory: Path) -> tuple[object, Sequence[str]]:
-        results, wrong = uvloop.run(
-            measure(options.servers, options.requests, options.rate, directory)
-        )
-        return results, wrong
+        servers, requests, rate = options.servers, options.requests, options.rate
+        results: tuple[object, list[str]] = uvloop.run(measure(servers, requests, rate, directory))
+        return results
 
     return measured("gateway", run, descriptors=8000, json_file=options.json)
 

@@ -23,7 +23,6 @@ import asyncio
 import contextlib
 import json
 import sys
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -33,22 +32,15 @@ import uvloop
 from apfproxy.flowcontrol.classifier import flow_hash
 from apfproxy.flowcontrol.dealer import Dealer
 from loadtest.admin_pages import SeatWatch, fetch
-from loadtest.arguments import Parser, count_up_to, names_from, output_file
+from loadtest.arguments import Parser, count_up_to, names_from
 from loadtest.clients import Flow, drive, percentile
-from loadtest.processes import (
-    LoadTestError,
-    exit_status,
-    pin,
-    raise_descriptor_limit,
-    start_apfproxy,
-    start_origin,
-)
+from loadtest.processes import LoadTestError, measured, pin, start_apfproxy, start_origin
+from loadtest.tables import Table
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-OBJECTS = Path(__file__).with_name("manifests") / "one_level.yaml"
 HASH_SEED = 1
 """Set for the proxy, so that this module knows which queues a user is dealt."""
 
@@ -69,13 +61,13 @@ class Scenario(NamedTuple):
 
     name: str
     title: str
-    slots: int
-    user_prefix: str
     flow_schema: str
     priority_level: str
-    queues: int
-    hand_size: int
-    objects: Path | None
+    slots: int = 100
+    user_prefix: str = ""
+    queues: int = 128
+    hand_size: int = 6
+    objects: Path | None = None
 
     def settings(self) -> str:
         suggested = "false" if self.objects else "true"
@@ -112,50 +104,38 @@ SCENARIOS = {
     scenario.name: scenario
     for scenario in (
         Scenario(
-            name="one-level",
-            title="one priority level with all of 20 seats",
+            "one-level",
+            "one priority level with all of 20 seats",
             slots=20,
-            user_prefix="",
             flow_schema="everyone",
             priority_level="shared",
             queues=64,
             hand_size=8,
-            objects=OBJECTS,
+            objects=Path(__file__).with_name("manifests") / "one_level.yaml",
         ),
         Scenario(
-            name="users",
-            title="default objects, limit 100, users of global-default",
-            slots=100,
-            user_prefix="",
+            "users",
+            "default objects, limit 100, users of global-default",
             flow_schema="global-default",
             priority_level="global-default",
-            queues=128,
-            hand_size=6,
-            objects=None,
         ),
         Scenario(
-            name="service-accounts",
-            title="default objects, limit 100, service accounts of workload-low",
-            slots=100,
-            user_prefix="system:serviceaccount:default:",
+            "service-accounts",
+            "default objects, limit 100, service accounts of workload-low",
             flow_schema="service-accounts",
             priority_level="workload-low",
-            queues=128,
-            hand_size=6,
-            objects=None,
+            user_prefix="system:serviceaccount:default:",
         ),
     )
 }
+LOADS = Table(
+    "load <10 | flow <16 | in flight >9 | req/s >9.1f | p50 ms >9.1f | p99 ms >9.1f | 429s >7"
+)
 
 
 @dataclass(slots=True)
 class Findings:
-    """Holds what the loads of one setting showed.
-
-    Attributes:
-        flows: By load.
-        busy_slots: Mean requests in the origin beside the greedy flow, at last.
-    """
+    """Flows of one setting, by load, and mean requests in the origin beside the greedy flow."""
 
     scenario: Scenario
     seconds: float
@@ -194,7 +174,6 @@ class Findings:
 
 
 async def measure(scenario: Scenario, options: argparse.Namespace, directory: Path) -> Findings:
-    """Run the loads of one setting."""
     settings = directory / f"{scenario.name}.yaml"
     settings.write_text(scenario.settings())
     proxy_core, load_core = (None, None) if options.no_pin else (0, 1)
@@ -293,9 +272,7 @@ def print_findings(findings: Findings) -> None:
     """Print the table of one setting, and what it says of the targets."""
     scenario = findings.scenario
     print(f"\n{scenario.name}: {scenario.title}")
-    print(
-        f"{'load':<10}{'flow':<16}{'in flight':>9}{'req/s':>9}{'p50 ms':>9}{'p99 ms':>9}{'429s':>7}"
-    )
+    LOADS.head()
     for run, flows in findings.flows.items():
         modest = [flow for flow in flows if MODEST in flow.user]
         for flow in flows:
@@ -321,11 +298,13 @@ def print_findings(findings: Findings) -> None:
 
 def print_row(run: str, label: str, flows: Sequence[Flow], seconds: float) -> None:
     latencies_ms = [ms for flow in flows for ms in flow.latencies_ms]
-    print(
-        f"{run:<10}{label:<16}{sum(flow.in_flight for flow in flows):>9}"
-        f"{sum(flow.per_s(seconds) for flow in flows):>9.1f}"
-        f"{percentile(latencies_ms, 50):>9.1f}{percentile(latencies_ms, 99):>9.1f}"
-        f"{sum(flow.rejected for flow in flows):>7}"
+    LOADS.row(
+        run,
+        label,
+        sum(flow.in_flight for flow in flows),
+        sum(flow.per_s(seconds) for flow in flows),
+        *(percentile(latencies_ms, percent) for percent in (50, 99)),
+        sum(flow.rejected for flow in flows),
     )
 
 
@@ -359,7 +338,7 @@ def as_json(findings: Findings) -> dict[str, object]:
     }
 
 
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
     known = list(SCENARIOS)
@@ -373,27 +352,20 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--workers", type=count_up_to(64), default=1, help="of the proxy (1)")
     add("--sample-ms", type=count_up_to(10_000), default=100, help="between samples (100)")
     add("--no-pin", action="store_true", help="let the scheduler choose cores")
-    add("--json", type=output_file, metavar="FILE", help="write all results there as well")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
 
-
-def run(options: argparse.Namespace) -> None:
-    raise_descriptor_limit(2 * options.greedy + 2 * options.modest + 500)
-    if not options.no_pin:
-        pin(0, 1)
-    results = []
-    with tempfile.TemporaryDirectory(prefix="apfproxy-isolation-") as directory:
+    def run(directory: Path) -> tuple[object, Sequence[str]]:
+        if not options.no_pin:
+            pin(0, 1)
+        results = []
         for name in options.scenarios:
-            findings = uvloop.run(measure(SCENARIOS[name], options, Path(directory)))
+            findings = uvloop.run(measure(SCENARIOS[name], options, directory))
             print_findings(findings)
             results.append(as_json(findings))
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=2) + "\n")
+        return results, ()
 
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse_arguments(arguments)
-    return exit_status("isolation", lambda: run(options))
+    descriptors = 2 * options.greedy + 2 * options.modest + 500
+    return measured("isolation", run, descriptors=descriptors, json_file=options.json)
 
 
 if __name__ == "__main__":

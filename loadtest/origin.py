@@ -320,7 +320,7 @@ async def serve(port: int, origin: Origin) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = Parser(__doc__)
+    parser = Parser(__doc__, has_results=False)
     add = parser.add_argument
     add("--port", type=int, required=True, help="port of 127.0.0.1")
     add("--delay-ms", type=float, default=0.0, help="time to serve a request")

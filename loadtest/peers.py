@@ -39,38 +39,26 @@ less that of the origin is what the proxy adds.
 
 from __future__ import annotations
 
-import json
 import random
 import sys
-import tempfile
 from contextlib import ExitStack
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from loadtest.arguments import Parser, count_up_to, counts_up_to, names_from, output_file
+from loadtest.arguments import Parser, count_up_to, counts_up_to, names_from
 from loadtest.cluster import users, write_token_file
 from loadtest.contenders import CONTENDERS, FEATURES, WITH, start_contender
 from loadtest.memory import weigh
 from loadtest.nginx_origin import MAX_CONNECTIONS, start_nginx_origin
-from loadtest.peers_report import (
-    DIRECT,
-    Result,
-    print_heading,
-    print_medians,
-    print_round,
-)
-from loadtest.processes import (
-    Process,
-    exit_status,
-    raise_descriptor_limit,
-    start_origin,
-)
+from loadtest.peers_report import DIRECT, ROUNDS, Result, print_medians, print_round
+from loadtest.processes import Process, measured, start_origin
 from loadtest.site import THIS, Site, make_tls, named_build
 from loadtest.wrk import DEFAULT_CONNECTIONS, KEPT_MIXES, LARGE, MIXES, Measurement, Variety, drive
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from pathlib import Path
 
 SPARE_DESCRIPTORS = 500
 WARM_UP_S = 1
@@ -124,17 +112,12 @@ def compare(options: argparse.Namespace, site: Site) -> list[Result]:
                         else running.enter_context(start_contender(name, of_mix, origin.port))
                     )
 
-        def measure(name: str, of: str, seconds: int, seed: int) -> Measurement:
+        def drive_one(name: str, of: str, seconds: int, seed: int) -> Measurement:
             load = options.loads[of]
             return drive(
                 proxies[load.mix, "h2" if load.streams else "h1", name],
                 mix=load.mix,
-                variety=Variety(
-                    seed=seed,
-                    rate=options.rate,
-                    kib=options.kib,
-                    streams=load.streams,
-                ),
+                variety=Variety(seed, options.rate, options.kib, load.streams),
                 seconds=seconds,
                 connections=load.connections,
                 core=site.load_core,
@@ -144,15 +127,15 @@ def compare(options: argparse.Namespace, site: Site) -> list[Result]:
 
         for load in options.loads:
             for name in options.proxies:
-                measure(name, load, WARM_UP_S, 0)
-        print_heading()
+                drive_one(name, load, WARM_UP_S, 0)
+        ROUNDS.head()
         for number in range(1, options.rounds + 1):
             for load in options.loads:
                 order = list(options.proxies)
                 rng.shuffle(order)
                 seed = rng.getrandbits(32)
-                measured = {name: measure(name, load, options.seconds, seed) for name in order}
-                results += print_round(number, load, measured, options.proxies)
+                found = {name: drive_one(name, load, options.seconds, seed) for name in order}
+                results += print_round(number, load, found, options.proxies)
     return results
 
 
@@ -208,7 +191,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--memory-only", action="store_true", help="leave out the rounds")
     add("--no-pin", action="store_true", help="let the scheduler choose cores")
     add("--seed", type=int, default=None, help="for the order of proxies in each round")
-    add("--json", type=output_file, metavar="FILE", help="write all results there as well")
     options = parser.parse_args(arguments)
     if options.mix is None:
         options.mix = [*KEPT_MIXES, "new"] if options.tls else list(KEPT_MIXES)
@@ -239,63 +221,48 @@ def complete(parser: Parser, options: argparse.Namespace) -> None:
         options.idle = options.watches = 0
 
 
-def run(options: argparse.Namespace) -> None:
+def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, object], list[str]]:
     options.versions = {name: build.version() for name, build in options.builds.items()}
     for name, version in options.versions.items():
         print(f"{name} is {version}")
     results: list[Result] = []
     medians: list[Result] = []
     weights: dict[str, dict[str, dict[str, float]]] = {}
-    raise_descriptor_limit(2 * max(options.idle, options.watches) + SPARE_DESCRIPTORS)
-    with tempfile.TemporaryDirectory(prefix="apfproxy-peers-") as directory:
-        proxy_core, load_core = (None, None) if options.no_pin else (0, 1)
-        tls = make_tls(Path(directory)) if options.tls or options.upstream_tls else None
-        site = Site(
-            Path(directory),
-            proxy_core,
-            load_core,
-            tls=tls if options.tls else None,
-            upstream_tls=tls if options.upstream_tls else None,
-            features=options.features,
-            builds=options.builds,
-        )
-        if not options.memory_only:
-            results = compare(options, site)
-            medians = print_medians(results, options)
-        if options.idle or options.watches:
-            for protocol in options.protocol:
-                weights[protocol] = weigh(
-                    options.proxies,
-                    site._replace(http2=protocol == "h2"),
-                    options.idle,
-                    options.watches,
-                    options.streams if protocol == "h2" else 0,
-                )
-    if options.json:
-        text = json.dumps(
-            {
-                "rounds": [_as_json(each) for each in results],
-                "medians": [_as_json(each) for each in medians],
-                "memory": weights,
-            },
-            indent=2,
-        )
-        options.json.write_text(text + "\n")
-
-
-def _as_json(result: Result) -> dict[str, object]:
-    return {
-        "round": result.round,
-        "mix": result.mix,
-        "proxy": result.proxy,
-        "ratio_to_haproxy": result.ratio,
-        **result.measurement._asdict(),
-    }
+    tls = make_tls(directory) if options.tls or options.upstream_tls else None
+    site = Site(
+        directory,
+        proxy_core=None if options.no_pin else 0,
+        load_core=None if options.no_pin else 1,
+        tls=tls if options.tls else None,
+        upstream_tls=tls if options.upstream_tls else None,
+        features=options.features,
+        builds=options.builds,
+    )
+    if not options.memory_only:
+        results = compare(options, site)
+        medians = print_medians(results, options)
+    if options.idle or options.watches:
+        for protocol in options.protocol:
+            weights[protocol] = weigh(
+                options.proxies,
+                site._replace(http2=protocol == "h2"),
+                options.idle,
+                options.watches,
+                options.streams if protocol == "h2" else 0,
+            )
+    found = {"rounds": results, "medians": medians}
+    rows = {name: [each.as_json() for each in of] for name, of in found.items()}
+    return {**rows, "memory": weights}, []
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_arguments(arguments)
-    return exit_status("peers", lambda: run(options))
+    return measured(
+        "peers",
+        partial(measure, options),
+        descriptors=2 * max(options.idle, options.watches) + SPARE_DESCRIPTORS,
+        json_file=options.json,
+    )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from loadtest.contenders import WITH
 from loadtest.site import COMPILED, INTERPRETED, kind_of
+from loadtest.tables import Table
 from loadtest.wrk import Measurement
 
 if TYPE_CHECKING:
@@ -48,23 +49,21 @@ class Result(NamedTuple):
     measurement: Measurement
     ratio: float | None
 
-
-def print_heading() -> None:
-    print(
-        f"{'round':<7}{'mix':<16}{'proxy':<12}{'CPU us/req':>11}{'req/s':>9}"
-        f"{'p50 ms':>9}{'p99 ms':>9}{'x HAProxy':>11}"
-    )
+    def as_json(self) -> dict[str, object]:
+        where = {"round": self.round, "mix": self.mix, "proxy": self.proxy}
+        return {**where, "ratio_to_haproxy": self.ratio, **self.measurement._asdict()}
 
 
-def print_row(
-    label: str, mix: str, name: str, measurement: Measurement, ratio: float | None
-) -> None:
-    print(
-        f"{label:<7}{mix:<16}{name:<12}{measurement.cpu_us_per_request:>11.1f}"
-        f"{measurement.requests_per_s:>9.0f}{measurement.p50_ms:>9.2f}{measurement.p99_ms:>9.2f}"
-        + (f"{ratio:>11.2f}" if ratio is not None else f"{'':>11}"),
-        flush=True,
-    )
+ROUNDS = Table(
+    "round <7 | mix <16 | proxy <12 | CPU us/req >11.1f | req/s >9.0f | p50 ms >9.2f | p99 ms >9.2f"
+    "| x HAProxy >11.2f"
+)
+
+
+def print_row(result: Result, label: str) -> None:
+    _, *figures = result.measurement
+    rate, cpu_us, *latencies_ms = figures
+    ROUNDS.row(label, result.mix, result.proxy, cpu_us, rate, *latencies_ms, result.ratio)
 
 
 def print_round(
@@ -76,8 +75,8 @@ def print_round(
         if BASELINE in measured:
             baseline = measured[BASELINE].cpu_us_per_request
             ratio = measured[name].cpu_us_per_request / baseline
-        print_row(str(number), mix, name, measured[name], ratio)
         results.append(Result(number, mix, name, measured[name], ratio))
+        print_row(results[-1], str(number))
     return results
 
 
@@ -91,8 +90,8 @@ def print_medians(results: Sequence[Result], options: argparse.Namespace) -> lis
             requests, *others = (statistics.median(column) for column in columns)
             measurement = Measurement(int(requests), *others)
             ratio = median_ratio(results, (mix, name), (mix, BASELINE))
-            print_row("median", mix, name, measurement, ratio)
             medians.append(Result(0, mix, name, measurement, ratio))
+            print_row(medians[-1], "median")
     for mix in options.loads:
         for name in options.builds:
             ratio = median_ratio(results, (mix, name), (mix, BASELINE))

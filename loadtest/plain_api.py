@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from loadtest.arguments import Parser, count_up_to, output_file
+from loadtest.arguments import Parser, count_up_to
 from loadtest.clients import Flow, drive
 from loadtest.processes import Process, free_ports, measured, start_apfproxy, start_origin
+from loadtest.tables import Table
 
 if TYPE_CHECKING:
     import argparse
@@ -48,6 +49,9 @@ FIRST_OF_HAPROXY = 0.85
 LEAST_OF_ALL = 0.05
 ALONE_OF_HAPROXY = 0.95
 MODEST_OF_HAPROXY = 3
+TABLE = Table(
+    "seats <7 | scene <18 | requests/s of <20 | haproxy >10.1f | alike >10.1f | levels >10.1f"
+)
 
 LEVEL_OF_USERS = """
 apiVersion: flowcontrol.apiserver.k8s.io/v1
@@ -87,15 +91,7 @@ backend origin
 """
 
 
-def start(
-    name: str,
-    directory: Path,
-    upstream_port: int,
-    *,
-    seats: int,
-    objects: str,
-) -> Process:
-    """Start one of the proxies; LoadTestError if it does not start."""
+def start(name: str, directory: Path, upstream_port: int, *, seats: int, objects: str) -> Process:
     if name != HAPROXY:
         arguments = ["--preset", "http", "--server-concurrency-limit", str(seats)]
         if name == LEVELS:
@@ -108,10 +104,8 @@ def start(
         return process
     (port,) = free_ports(1)
     config = directory / "haproxy.cfg"
-    text = HAPROXY_CONFIG.format(
-        port=port, upstream_port=upstream_port, seats=seats, classes=CLASSES
-    )
-    config.write_text(text)
+    ports = {"port": port, "upstream_port": upstream_port}
+    config.write_text(HAPROXY_CONFIG.format(**ports, seats=seats, classes=CLASSES))
     argv = ["haproxy", "-db", "-f", str(config)]
     return Process(HAPROXY, argv, port=port, directory=directory)
 
@@ -132,6 +126,7 @@ def measure(
     )
     results: dict[str, dict[str, dict[str, float]]] = {}
     wrong: list[str] = []
+    TABLE.head()
     for seats in (20, 8):
         begin = partial(start, seats=seats, objects=objects)
         arguments = ["--delay-ms", str(DELAY_MS), "--jitter-percent", str(JITTER_PERCENT)]
@@ -152,11 +147,9 @@ def measure(
                 }
                 results[f"{seats} seats, {scene}"] = medians
                 for user, rate_of in medians.items():
-                    cells = "".join(f"{rate_of[proxy]:>10.1f}" for proxy in PROXIES)
-                    print(f"{seats:2} seats  {scene:18}{user:20}{cells}", flush=True)
+                    rates_of_it = (rate_of[proxy] for proxy in PROXIES)
+                    TABLE.row(seats, scene, user, *rates_of_it)
                 wrong += [f"{seats} seats, {scene}: {each}" for each in judged(scene, medians)]
-    for each in wrong:
-        print(each)
     return results, wrong
 
 
@@ -191,16 +184,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(__doc__)
     parser.add_argument("--rounds", type=count_up_to(100), default=5, help="of each proxy")
     parser.add_argument("--seconds", type=count_up_to(3600), default=5, help="measured")
-    parser.add_argument(
-        "--json", type=output_file, metavar="FILE", help="also write the medians there"
-    )
     options = parser.parse_args(arguments)
-    return measured(
-        "plain_api",
-        lambda directory: measure(options, directory),
-        descriptors=2000,
-        json_file=options.json,
-    )
+    measuring = partial(measure, options)
+    return measured("plain_api", measuring, descriptors=2000, json_file=options.json)
 
 
 if __name__ == "__main__":

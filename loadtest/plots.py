@@ -124,7 +124,7 @@ PLOTS: dict[str, Callable[[Path, Any], None]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = Parser(__doc__)
+    parser = Parser(__doc__, has_results=False)
     parser.add_argument("of", choices=tuple(PLOTS), help="the load test")
     parser.add_argument("results", type=Path, help="its JSON file")
     parser.add_argument("output", type=Path, help="a PNG file; of isolation a directory")

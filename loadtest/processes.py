@@ -50,17 +50,16 @@ SEARCHED = os.environ.get("PYTHONPATH") or str(ROOT)
 
 PAGE_BYTES = resource.getpagesize()
 
-
 BEYOND_A_LIMIT = 2
 """The exit status where something is wrong, or a figure beyond its limit."""
 
 
 class LoadTestError(Exception):
-    """Holds what keeps a load test from running; its text is one line that says what to do."""
+    """A load test cannot run; the text is one line that says what to do."""
 
 
 class Process:
-    """One running program; as a context manager it is stopped at the end, whatever happened."""
+    """One running program, whose port responds; as a context manager it is stopped at the end."""
 
     def __init__(
         self,
@@ -72,7 +71,6 @@ class Process:
         directory: Path,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start the program and wait until its port answers."""
         self.name = name
         self.port = port
         self.is_hung = False
@@ -111,27 +109,23 @@ class Process:
         self.stop()
 
     def cpu_ns(self) -> int:
-        """CPU time of all its threads so far, user and system, in nanoseconds."""
         self._check_alive()
         return cpu_ns(self.pid)
 
     def rss_bytes(self) -> int:
-        """Memory that it holds now (resident set), in bytes."""
         self._check_alive()
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
     async def kill(self) -> None:
-        """End it at once, and return when it is gone."""
         os.kill(self.pid, signal.SIGKILL)
         await asyncio.to_thread(self.stop)
 
     def hang(self) -> None:
-        """Have it do nothing more; the kernel still takes connections for it."""
+        """Have it do nothing until `go_on`; the kernel still takes connections for it."""
         self.is_hung = True
         os.kill(self.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """End that."""
         if self.is_hung and self.is_running:
             os.kill(self.pid, signal.SIGCONT)
         self.is_hung = False
@@ -170,7 +164,7 @@ class Process:
 
 
 def cpu_ns(pid: int) -> int:
-    """CPU time of all threads of a process so far, in nanoseconds."""
+    """CPU time of all threads of a process so far, user and system."""
     return sum(
         int((thread / "schedstat").read_text().split()[0])
         for thread in Path(f"/proc/{pid}/task").iterdir()
@@ -232,7 +226,7 @@ def start_apfproxy(
     name: str = "apfproxy",
     build: Build | None = None,
 ) -> tuple[Process, int]:
-    """Start `apfproxy serve`."""
+    """Start `apfproxy serve`: its process and its admin port."""
     port, admin_port = free_ports(2)
     # The name is for its certificate; without one, no name is to be looked up.
     host = "127.0.0.1" if upstream_scheme == "http" else "localhost"
@@ -267,36 +261,36 @@ def start_origin(
     return Process("origin", argv, port=port, core=core, directory=directory)
 
 
-def exit_status(name: str, run: Callable[[], None]) -> int:
-    """Run a load test, which an interrupt or SIGTERM ends: the exit status."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        run()
-    except (LoadTestError, OSError, ImportError) as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print(f"{name}: interrupted; what it started is stopped", file=sys.stderr)
-        return 130
-    return 0
-
-
 def measured(
     name: str,
     measure: Callable[[Path], tuple[object, Sequence[str]]],
     *,
     descriptors: int,
     json_file: Path | None,
+    directory: Path | None = None,
 ) -> int:
-    """Measure in a temporary directory; the exit status."""
-    problems: list[str] = []
+    """Measure in a temporary directory, until an interrupt or SIGTERM ends it: the exit status.
 
-    def run() -> None:
+    Args:
+        name: The program's.
+        measure: Gives the results, and texts that say what is wrong.
+        descriptors: As many as one process may need.
+        json_file: For the results.
+        directory: Where the temporary one is made; by default where the system has them.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
         raise_descriptor_limit(descriptors)
-        with tempfile.TemporaryDirectory(prefix=f"apfproxy-{name}-") as directory:
-            results, wrong = measure(Path(directory))
-        problems.extend(wrong)
+        with tempfile.TemporaryDirectory(prefix=f"apfproxy-{name}-", dir=directory) as place:
+            results, wrong = measure(Path(place))
+        for text in wrong:
+            print(f"WRONG: {text}")
         if json_file is not None:
             json_file.write_text(json.dumps(results, indent=2) + "\n")
-
-    return exit_status(name, run) or (BEYOND_A_LIMIT if problems else 0)
+    except (LoadTestError, OSError, ImportError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted; what it started is stopped", file=sys.stderr)
+        return 130
+    return BEYOND_A_LIMIT if wrong else 0

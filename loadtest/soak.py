@@ -49,11 +49,12 @@ import uvloop
 
 from loadtest import faults, slow, strain
 from loadtest.admin_pages import ProxyState, read_state, wait_until_quiet
-from loadtest.arguments import Parser, count_up_to, names_from, output_file
-from loadtest.echo import CONFIGMAPS, Habits, Seen
+from loadtest.arguments import Parser, count_up_to, names_from
+from loadtest.echo import CONFIGMAPS, FirstFew, Habits, Seen
 from loadtest.echo_clients import EchoClients
 from loadtest.processes import LoadTestError, Process, measured
 from loadtest.soak_site import Endpoints, Site, log_problem, start_proxy
+from loadtest.tables import Table
 
 if TYPE_CHECKING:
     import argparse
@@ -73,11 +74,15 @@ MIB = 1 << 20
 MAX_GROWTH = 0.05
 MAX_GROWTH_BYTES = 4 * MIB
 """Bounds growth of memory from the middle to the end: the greater of the two."""
+SAMPLES = Table(
+    "s >7.0f | proxy >7 | RSS MiB >9.1f | files >7 | threads >9 | seats >7 | executing >11"
+    "| waiting >9 | active >8 | idle >6 | clients >9"
+)
 
 
 @dataclass(slots=True)
 class Sample:
-    """Holds what a proxy held at some moment."""
+    """Resources of a proxy at some moment."""
 
     at_s: float
     rss_bytes: int
@@ -88,7 +93,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Subject:
-    """A proxy, and what is known of it."""
+    """A proxy, with samples of the load and of the quiet times around it."""
 
     name: str
     process: Process
@@ -141,7 +146,7 @@ class Soak:
         self.endpoints = endpoints
         self.subjects = subjects
         self.counts = {"watches": 0, "tunnels": 0, "changes": 0}
-        self.wrong: list[str] = []
+        self.wrong = FirstFew()
         self._random = random.Random(seed)  # noqa: S311 - no secret
         self._groups: list[EchoClients] = []
         self._seed = seed
@@ -238,12 +243,8 @@ class Soak:
                 async with asyncio.timeout(60):
                     await once()
             except (TimeoutError, OSError, EOFError) as error:
-                self.complain(f"{once.func.__name__} of {once.args[0].name}: {error!r}")
+                self.wrong.add(f"{once.func.__name__} of {once.args[0].name}: {error!r}")
                 await asyncio.sleep(1)
-
-    def complain(self, text: str) -> None:
-        if len(self.wrong) < 20:
-            self.wrong.append(text)
 
     async def _connect(
         self, subject: Subject
@@ -276,7 +277,7 @@ class Soak:
             end_s = monotonic() + self._random.uniform(2, 20)
             line = await reader.readline()
             if b" 200 " not in line:
-                self.complain(f"a watch got {line!r}")
+                self.wrong.add(f"a watch got {line!r}")
             while monotonic() < end_s and await reader.read(65536):
                 pass
             self.counts["watches"] += 1
@@ -295,14 +296,14 @@ class Soak:
             )
             head = await reader.readuntil(b"\r\n\r\n")
             if not head.startswith(b"HTTP/1.1 101 "):
-                self.complain(f"a tunnel got {head!r}")
+                self.wrong.add(f"a tunnel got {head!r}")
                 await asyncio.sleep(1)
                 return
             for _ in range(dice.randint(1, 20)):
                 data = dice.randbytes(dice.randint(1, 50_000))
                 writer.write(data)
                 if await reader.readexactly(len(data)) != data:
-                    self.complain("a tunnel gave other bytes back")
+                    self.wrong.add("a tunnel gave other bytes back")
                 await asyncio.sleep(dice.uniform(0, 0.5))
             self.counts["tunnels"] += 1
             if dice.random() < 0.5:
@@ -315,18 +316,10 @@ class Soak:
 
 def print_sample(name: str, sample: Sample) -> None:
     state = sample.state
-    print(
-        f"{sample.at_s:>7.0f}{name:>7}{sample.rss_bytes / MIB:>9.1f}{sample.descriptors:>7}"
-        f"{sample.threads:>9}{state.seats:>7}{state.executing:>11}{state.waiting:>9}"
-        f"{state.upstream_active:>8}{state.upstream_idle:>6}{state.downstream:>9}",
-        flush=True,
-    )
-
-
-def print_heading() -> None:
-    print(
-        f"{'s':>7}{'proxy':>7}{'RSS MiB':>9}{'files':>7}{'threads':>9}{'seats':>7}"
-        f"{'executing':>11}{'waiting':>9}{'active':>8}{'idle':>6}{'clients':>9}"
+    SAMPLES.row(
+        *(sample.at_s, name, sample.rss_bytes / MIB, sample.descriptors, sample.threads),
+        *(state.seats, state.executing, state.waiting),
+        *(state.upstream_active, state.upstream_idle, state.downstream),
     )
 
 
@@ -345,7 +338,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
         soak = Soak(site, subjects, endpoints, options.seed)
         full = await soak.load(CALIBRATION_S, 0)
         print(f"at most {full:.0f} responses/s; half of that for {options.minutes} minutes")
-        print_heading()
+        SAMPLES.head()
         began_s = monotonic()
         for subject in subjects:
             await wait_until_quiet(subject.admin_port)
@@ -360,7 +353,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
             subject.after = await subject.sample(began_s)
             print_sample(subject.name, subject.after)
     tally = soak.tally()
-    wrong = soak.wrong + seen.wrong
+    wrong = [*soak.wrong, *seen.wrong]
     for subject in subjects:
         wrong += subject.wrong()
         if problem := log_problem(subject.process.log):
@@ -383,7 +376,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
     return {"full_per_s": full, "tally": tally, "counts": counts, "proxies": proxies}, wrong
 
 
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(__doc__)
     kind = partial(parser.add_mutually_exclusive_group().add_argument, action="store_const")
     kind("--faults", dest="kind", const=faults, help="failing connections instead of a soak")
@@ -402,18 +395,11 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--seconds", type=count_up_to(3600), default=40, help="of each kind of slow ones (40)")
     add("--rate", type=count_up_to(100_000), default=300, help="of other clients, or opened (300)")
     add("--seed", type=int, default=1, help="of all that is drawn (1)")
-    add("--json", type=output_file, metavar="FILE", help="write all results there as well")
-    return parser.parse_args(arguments)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse_arguments(arguments)
+    options = parser.parse_args(arguments)
 
     def run(directory: Path) -> tuple[object, list[str]]:
         measuring = measure if options.kind is None else options.kind.measure
         results, wrong = uvloop.run(measuring(options, directory))
-        for text in wrong:
-            print(f"WRONG: {text}")
         return {**results, "wrong": wrong}, wrong
 
     return measured("soak", run, descriptors=2 * options.connections + 4000, json_file=options.json)

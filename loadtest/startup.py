@@ -5,21 +5,28 @@
 `serve` runs without a settings file before an origin that is not there.  It is ready when `/readyz`
 answers 200.  Its memory is read after some idle seconds, in which it is probed and scraped once a
 second.  Each figure is the median of all runs, with the least and the greatest one.
+
+The exit status is 2 if a figure is beyond its limit.
 """
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import resource
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
+from functools import partial
+from typing import TYPE_CHECKING
 
-from loadtest.processes import Process, free_ports, python_module
+from loadtest.arguments import Parser, count_up_to
+from loadtest.processes import Process, free_ports, measured, python_module
+from loadtest.tables import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 LIMITS = {
     "version, CPU seconds": 0.15,
@@ -88,29 +95,35 @@ def modules_of(module: str) -> str:
     return f"{total} modules, {of_apiserver} of the API server"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m loadtest.startup", description=__doc__)
-    parser.add_argument("--repeat", type=int, default=5, metavar="N", help="runs of each")
-    parser.add_argument("--idle", type=int, default=5, metavar="SECONDS", help="before memory")
-    options = parser.parse_args()
+def measure(repeat: int, idle_s: int, directory: Path) -> tuple[object, list[str]]:
     figures: dict[str, list[float]] = {name: [] for name in LIMITS}
     version, ready, idle = figures.values()
-    with tempfile.TemporaryDirectory() as directory:
-        for _ in range(options.repeat):
-            version.append(version_cost())
-            ready_s, resident_mib = serve_cost(options.idle, Path(directory))
-            ready.append(ready_s)
-            idle.append(resident_mib)
-    is_good = True
-    print(f"{'':34}{'median':>8}{'least':>8}{'most':>8}{'limit':>8}")
+    for _ in range(repeat):
+        version.append(version_cost())
+        ready_s, resident_mib = serve_cost(idle_s, directory)
+        ready.append(ready_s)
+        idle.append(resident_mib)
+    wrong = []
+    table = Table(" <34 | median >8.2f | least >8.2f | most >8.2f | limit >8.2f")
+    table.head()
     for name, values in figures.items():
         median, limit = statistics.median(values), LIMITS[name]
-        is_good = is_good and median <= limit
-        numbers = (median, min(values), max(values), limit)
-        print(f"{name:34}" + "".join(f"{number:8.2f}" for number in numbers))
+        table.row(name, median, min(values), max(values), limit)
+        if median > limit:
+            wrong.append(f"{name}: {median:.2f}, more than {limit:g}")
     for module in ("main", "commands", "serve"):
         print(f"cli.{module}: {modules_of(module)}")
-    return 0 if is_good else 1
+    return figures, wrong
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = Parser(__doc__)
+    add = parser.add_argument
+    add("--repeat", type=count_up_to(1000), default=5, metavar="N", help="runs of each (5)")
+    add("--idle", type=count_up_to(600), default=5, metavar="SECONDS", help="before memory (5)")
+    options = parser.parse_args(arguments)
+    measuring = partial(measure, options.repeat, options.idle)
+    return measured("startup", measuring, descriptors=100, json_file=options.json)
 
 
 if __name__ == "__main__":

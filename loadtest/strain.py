@@ -25,11 +25,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from loadtest.admin_pages import fetch, wait_until_quiet
 from loadtest.clients import percentile
-from loadtest.echo import CONFIGMAPS, KINDS, NEVER, Habits, Seen, draw
+from loadtest.echo import CONFIGMAPS, KINDS, NEVER, FirstFew, Habits, Seen, draw
 from loadtest.echo_clients import EchoClients
 from loadtest.faults import Faults
 from loadtest.faulty_link import GOOD, Fault, FaultyLink
 from loadtest.soak_site import OBJECTS, Endpoints, log_problem, replace_file, start_proxy
+from loadtest.tables import Table
 
 if TYPE_CHECKING:
     import argparse
@@ -137,7 +138,7 @@ class Kept:
 
     late_s: list[float] = field(default_factory=list)
     cut: int = 0
-    wrong: list[str] = field(default_factory=list)
+    wrong: FirstFew = field(default_factory=FirstFew)
 
     def judge(self, got: bytes, expected: bytes, late_s: float) -> None:
         """Note an end: the bytes before it have to begin as expected, or to be none."""
@@ -147,11 +148,7 @@ class Kept:
         self.late_s.append(late_s)
         is_right = got.startswith(expected) if expected else not got
         if not is_right or not -EARLY_S <= late_s <= LATE_S:
-            self.complain(f"{late_s:+.3f} s: {got[:200]!r}")
-
-    def complain(self, text: str) -> None:
-        if len(self.wrong) < 20:
-            self.wrong.append(text)
+            self.wrong.add(f"{late_s:+.3f} s: {got[:200]!r}")
 
 
 class StallingClients:
@@ -199,9 +196,9 @@ class StallingClients:
                 async with asyncio.timeout(PATIENCE_S):
                     await once(kept)
             except TimeoutError:
-                kept.complain(f"no end within {PATIENCE_S:g} s")
+                kept.wrong.add(f"no end within {PATIENCE_S:g} s")
             except (OSError, EOFError) as error:
-                kept.complain(repr(error))
+                kept.wrong.add(repr(error))
 
     @contextlib.asynccontextmanager
     async def _connection(self) -> AsyncIterator[Stream]:
@@ -267,7 +264,9 @@ class StallingClients:
         late_s = max(0.0, served_s - expires_s)
         kept.late_s.append(late_s)
         if late_s > LATE_S or sent_s + EARLY_S < expires_s:
-            kept.complain(f"served until {late_s:.3f} s, refused {sent_s - expires_s:+.3f} s after")
+            kept.wrong.add(
+                f"served until {late_s:.3f} s, refused {sent_s - expires_s:+.3f} s after"
+            )
 
 
 def request(answer: str, fields: str, method: str = "GET") -> bytes:
@@ -309,12 +308,12 @@ async def careless(port: int, dice: random.Random, numbers: Iterator[int]) -> No
         await asyncio.sleep(dice.uniform(0, 0.2))
 
 
-async def look(admin_port: int, wrong: list[str]) -> None:
+async def look(admin_port: int, wrong: FirstFew) -> None:
     while True:
         await asyncio.sleep(LIVEZ_PERIOD_S)
         text = await fetch(admin_port, "/livez")
-        if text != "ok" and len(wrong) < 20:
-            wrong.append(f"/livez: {text!r}")
+        if text != "ok":
+            wrong.add(f"/livez: {text!r}")
 
 
 def random_fault(dice: random.Random, faults: Faults, share: float) -> Fault:
@@ -324,7 +323,7 @@ def random_fault(dice: random.Random, faults: Faults, share: float) -> Fault:
 async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, Any], list[str]]:
     dice = random.Random(options.seed)  # noqa: S311 - no secret
     faults, site, seen = Faults(dice), Site(directory), Seen()
-    wrong: list[str] = []
+    wrong = FirstFew()
     async with Endpoints.opened(seen, 1) as origin, contextlib.AsyncExitStack() as running:
         behind = FaultyLink(origin.ports[0], dice)
         behind.choose = partial(random_fault, dice, faults, 0.3)
@@ -389,7 +388,10 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
 def judged(stalling: StallingClients) -> tuple[dict[str, Any], list[str]]:
     results: dict[str, Any] = {}
     wrong = []
-    print(f"{'deadline':>12}{'ends':>8}{'cut':>6}{'median s':>10}{'p99 s':>8}{'latest s':>10}")
+    table = Table(
+        "deadline >12 | ends >8 | cut >6 | median s >+10.3f | p99 s >+8.3f | latest s >+10.3f"
+    )
+    table.head()
     for kind, kept in stalling.kept.items():
         wrong += [f"{kind}: {text}" for text in kept.wrong]
         if not kept.late_s:
@@ -398,5 +400,5 @@ def judged(stalling: StallingClients) -> tuple[dict[str, Any], list[str]]:
         row = statistics.median(kept.late_s), percentile(kept.late_s, 99), max(kept.late_s)
         ends = len(kept.late_s)
         results[kind] = {"ends": ends, "cut": kept.cut, "late_s": row}
-        print(f"{kind:>12}{ends:>8}{kept.cut:>6}{row[0]:>+10.3f}{row[1]:>+8.3f}{row[2]:>+10.3f}")
+        table.row(kind, ends, kept.cut, *row)
     return results, wrong

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from loadtest.arguments import Parser, count_up_to, output_file
+from loadtest.arguments import Parser, count_up_to, counts_up_to
 from loadtest.clients import OpenLoop, Tally, percentile
 from loadtest.nginx_origin import start_nginx_origin
 from loadtest.processes import (
@@ -47,6 +47,7 @@ from loadtest.processes import (
     start_apfproxy,
 )
 from loadtest.site import Site
+from loadtest.tables import Table
 from loadtest.wrk import Measurement, Variety, drive
 
 if TYPE_CHECKING:
@@ -139,15 +140,14 @@ def costs(
         for count, of in found.items()
     }
     first = medians[counts[0]]["cpu_us_per_request"]
-    print(f"{'workers':>7}{'req/s':>12}{'CPU us':>9}{'parent us':>11}{'even':>7}{'idle ms/s':>10}")
+    table = Table(
+        "workers >7 | req/s >12.0f | CPU us >9.1f | parent us >11.2f | even >7.2f| idle ms/s >10.2f"
+    )
+    table.head()
     for count, each in medians.items():
-        print(
-            f"{count:>7}{each['requests_per_s']:>12.0f}{each['cpu_us_per_request']:>9.1f}"
-            f"{each['parent_us_per_request']:>11.2f}{each['evenness']:>7.2f}"
-            f"{each['idle_ms_per_s']:>10.2f}  on a processor each"
-            f" {count / counts[0] * first / each['cpu_us_per_request']:.2f} times the throughput",
-            flush=True,
-        )
+        times = count / counts[0] * first / each["cpu_us_per_request"]
+        more = f"  on a processor each {times:.2f} times the throughput"
+        table.row(count, *each.values(), more=more)
     return medians
 
 
@@ -283,7 +283,7 @@ def print_replaced(by: str, found: dict[str, Any]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
-    add("--workers", default="1,2", help="how many, several runs; default 1,2")
+    add("--workers", type=counts_up_to(64), default=[1, 2], help="several runs; default 1,2")
     add("--seconds", type=count_up_to(600), default=5, help="of wrk; default 5")
     add("--rounds", type=count_up_to(100, 0), default=3, help="default 3; 0 leaves out the costs")
     add("--rate", type=count_up_to(50_000), default=5000, help="default 5000")
@@ -292,18 +292,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--kills", type=count_up_to(1000, 0), default=3, help="default 3")
     add("--activations", type=count_up_to(1000, 0), default=3, help="default 3")
     add("--pin", action="store_true", help="proxies and load on processors apart")
-    add("--json", type=output_file, help="file for the results")
     options = parser.parse_args(arguments)
 
     def run(directory: Path) -> tuple[object, Sequence[str]]:
         site = Site(directory, *((0, 1) if options.pin else (None, None)))
         if options.pin:
             pin(0, 1)
-        counts = [int(each) for each in options.workers.split(",")]
         results: dict[str, Any] = {"processors": len(CPUS), "is_pinned": options.pin}
         with start_nginx_origin(site) as origin:
             if options.rounds:
-                found = costs(site, origin, counts, options.seconds, options.rounds)
+                found = costs(site, origin, options.workers, options.seconds, options.rounds)
                 results["costs"] = found
             for by, times in (
                 ("replaced", options.replacements),
@@ -312,7 +310,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ):
                 if times:
                     wanted = {"rate": options.rate, "requests": options.requests, "times": times}
-                    most = max(2, *counts)
+                    most = max(2, *options.workers)
                     results[by] = uvloop.run(replace(by, most, origin.port, directory, wanted))
                     print_replaced(by, results[by])
         wrong = [
