@@ -41,6 +41,10 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml where PyYAML is built with it: ten times faster than the parser in Python."""
 MOST_NODES = 1_000_000
 """Nodes of a text, each as often as aliases repeat it; 3 MB of objects have 300 000."""
+MOST_PATHS = 100
+"""Fields of one document that messages name: Kubernetes' limit."""
+LONGEST_PATHS = 1024 * 1024
+"""Characters of their paths together, after which no more are named."""
 MERGE = "<<"
 """The key of a mapping, or a list of them, with what the mapping around it lacks."""
 STRING_TAGS = frozenset({None, "!", "tag:yaml.org,2002:str"})
@@ -163,10 +167,34 @@ def unreadable(error: yaml.YAMLError | ValueError) -> UnreadableError:
     return UnreadableError(message, mark.line + 1 if mark else None)
 
 
+class FieldPaths:
+    """The paths of fields that messages name: each once, in order, until they are many or long.
+
+    A path comes as pieces, which are joined only then: a long key may have many fields below it.
+    """
+
+    def __init__(self) -> None:
+        self._paths: dict[str, None] = {}
+        self._characters = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._paths) >= MOST_PATHS or self._characters >= LONGEST_PATHS
+
+    def add(self, pieces: tuple[str, ...]) -> None:
+        if not self.is_full:
+            path = "".join(pieces)
+            self._paths[path] = None
+            self._characters += len(path)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+
 def yaml_documents(
     text: str,
     deepest: int,
-    duplicates: list[str] | None = None,
+    duplicates: FieldPaths | None = None,
     *,
     has_aliases: bool = False,
     is_forgiven: Callable[[object], bool] | None = None,
@@ -198,7 +226,7 @@ def yaml_documents(
 
 class Reader:
     def __init__(
-        self, text: str, duplicates: list[str] | None, extent: Extent, *, has_aliases: bool
+        self, text: str, duplicates: FieldPaths | None, extent: Extent, *, has_aliases: bool
     ) -> None:
         self.duplicates = duplicates
         self.has_aliases = has_aliases
@@ -225,8 +253,8 @@ class Reader:
     def next_line(self) -> int:
         return int(self.loader.peek_event().start_mark.line) + 1
 
-    def node(self, path: str = "") -> object:
-        """The next node, at a path such as `spec.rules[0]`, and all below it."""
+    def node(self, path: tuple[str, ...] = ()) -> object:
+        """The next node, at a path of pieces such as `spec`, `.rules`, `[0]`, and all below it."""
         line = self.next_line()
         event = self.take()
         if isinstance(event, yaml.AliasEvent):
@@ -257,15 +285,15 @@ class Reader:
             raise UnreadableError(f"alias *{anchor}: there is no &{anchor} before it", line)
         return self.anchored[anchor]
 
-    def sequence(self, path: str) -> Sequence:
+    def sequence(self, path: tuple[str, ...]) -> Sequence:
         items = Sequence()
         while not self.loader.check_event(yaml.SequenceEndEvent):
             items.item_lines.append(self.next_line())
-            items.append(self.node(f"{path}[{len(items)}]"))
+            items.append(self.node((*path, f"[{len(items)}]")))
         self.take()
         return items
 
-    def mapping(self, line: int, path: str) -> Mapping:
+    def mapping(self, line: int, path: tuple[str, ...]) -> Mapping:
         members = Mapping(line)
         merged: list[Mapping] = []
         while not self.loader.check_event(yaml.MappingEndEvent):
@@ -275,13 +303,13 @@ class Reader:
                 merged += _mappings(self.node(), at)
                 continue
             key = _key_text(self.node(), at)
-            below = f"{path}.{key}" if path else key
+            below = (*path, f".{key}" if path else key)
             if key in members:
                 if self.duplicates is None:
                     shown = json.dumps(key[:60])
                     self.blame(f"key {shown} occurs twice in one mapping: keep one", at)
                 else:
-                    self.duplicates.append(below)
+                    self.duplicates.add(below)
             members.key_lines[key] = at
             members[key] = self.node(below)
         self.take()

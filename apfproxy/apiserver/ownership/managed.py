@@ -45,6 +45,7 @@ from apfproxy.apiserver.ownership.typed import (
     pruned,
     wrong_types,
 )
+from apfproxy.objects.documents import LONGEST_PATHS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -308,7 +309,7 @@ def apply(writer: Writer, live: Object | None, patch: Object, *, force: bool = F
     sent = patch.get("metadata")
     if isinstance(sent, dict) and sent.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
-    if errors := list(wrong_types(writer.schema, patch)):
+    if errors := first_of(wrong_types(writer.schema, patch)):
         names = sent if isinstance(sent, dict) else {}
         name = f"{names.get('namespace') or ''}/{names.get('name') or ''}"
         kind = shown_kind(patch["apiVersion"], patch["kind"])
@@ -371,6 +372,17 @@ def applied(
     return new, managers
 
 
+def first_of(texts: Iterable[str]) -> list[str]:
+    """As many of the texts as a message may have."""
+    found, size = [], 0
+    for text in texts:
+        found.append(text)
+        size += len(text)
+        if size >= LONGEST_PATHS:
+            break
+    return found
+
+
 def check_conflicts(
     writer: Writer, managers: Managers, changed: FieldSet, live: Object | None
 ) -> None:
@@ -380,7 +392,7 @@ def check_conflicts(
         allowed = still_as_applied(live, writer.schema, writer.api_version)
         conflicts = {key: difference(fields, allowed) for key, fields in conflicts.items()}
     listed = {
-        key.shown: [shown(path) for path in paths(conflicts[key])]
+        key.shown: first_of(map(shown, paths(conflicts[key])))
         for key in sorted(conflicts, key=lambda key: key.text)
         if conflicts[key]
     }

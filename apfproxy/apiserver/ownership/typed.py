@@ -334,26 +334,29 @@ def pruned(node: Node, value: Value, last: FieldSet, owned: FieldSet) -> Value:
     return without(node, value, intersection(difference(all_fields, kept), last))
 
 
-def wrong_types(type_: Type, value: object, path: str = "") -> Iterator[str]:
-    """Find everything in an applied value, which no decoder reads, that does not fit its type."""
+def wrong_types(type_: Type, value: object, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Find everything in an applied value, which no decoder reads, that does not fit its type.
+
+    The path is in pieces, since a long key may have many fields below it.
+    """
     if value is None:
         return
     if isinstance(type_, Scalar):
         if wrong := wrong_scalar(type_, value):
-            yield f"{path}: expected {wrong[0]}, got {wrong[1][:LONGEST_SHOWN]}"
+            yield f"{''.join(path)}: expected {wrong[0]}, got {wrong[1][:LONGEST_SHOWN]}"
     elif isinstance(type_, List):
         yield from wrong_items(type_, value, path)
     elif not isinstance(value, dict):
-        yield f"{path}: expected map, got {boxed(value)[:LONGEST_SHOWN]}"
+        yield f"{''.join(path)}: expected map, got {boxed(value)[:LONGEST_SHOWN]}"
     elif isinstance(type_, Map):
         for key, child in value.items():
-            yield from wrong_types(type_.value, child, f"{path}.{key}")
+            yield from wrong_types(type_.value, child, (*path, f".{key}"))
     else:
         for key, child in value.items():
             if field := type_.by_name.get(key):
-                yield from wrong_types(field.type, child, f"{path}.{key}")
+                yield from wrong_types(field.type, child, (*path, f".{key}"))
             elif key not in type_.kept:
-                yield f"{path}.{key}: field not declared in schema"
+                yield f"{''.join(path)}.{key}: field not declared in schema"
 
 
 def wrong_scalar(scalar: Scalar, value: object) -> tuple[str, str] | None:
@@ -376,9 +379,9 @@ def boxed(value: object) -> str:
     return f"&{{{printed(value)}}}"
 
 
-def wrong_items(list_: List, items: object, path: str) -> Iterator[str]:
+def wrong_items(list_: List, items: object, path: tuple[str, ...]) -> Iterator[str]:
     if not isinstance(items, list):
-        yield f"{path}: expected list, got {boxed(items)[:LONGEST_SHOWN]}"
+        yield f"{''.join(path)}: expected list, got {boxed(items)[:LONGEST_SHOWN]}"
         return
     node = node_of(list_)
     seen = set()
@@ -386,10 +389,10 @@ def wrong_items(list_: List, items: object, path: str) -> Iterator[str]:
         try:
             element = f"i:{position}" if node is LEAF else node.element(item)
         except FieldSetError as error:
-            yield f"{path}: element {position}: {error}"
+            yield f"{''.join(path)}: element {position}: {error}"
             return
         shown = shown_element(element)
         if element in seen:
-            yield f"{path}: duplicate entries for key {shown}"
+            yield f"{''.join(path)}: duplicate entries for key {shown}"
         seen.add(element)
-        yield from wrong_types(list_.item, item, f"{path}{shown}")
+        yield from wrong_types(list_.item, item, (*path, shown))

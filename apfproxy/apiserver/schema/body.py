@@ -29,7 +29,13 @@ import yaml
 from yaml.scanner import ScannerError
 
 from apfproxy.apiserver.schema.types import Field, List, Map, Scalar, Struct, Type
-from apfproxy.objects.documents import UnreadableError, encodable, is_deep, yaml_documents
+from apfproxy.objects.documents import (
+    FieldPaths,
+    UnreadableError,
+    encodable,
+    is_deep,
+    yaml_documents,
+)
 from apfproxy.objects.go_text import EARLIEST_S, LATEST_S, quoted, rfc3339
 
 if TYPE_CHECKING:
@@ -74,7 +80,7 @@ class Parsed(NamedTuple):
     raw: Any
     """Plain data; of equal keys the last value."""
     duplicates: tuple[str, ...] = ()
-    """Paths of the keys that occur more than once, such as `spec.rules[0].verbs`."""
+    """Paths of the first keys that occur more than once, such as `spec.rules[0].verbs`."""
 
 
 class Pairs(list[tuple[str, object]]):
@@ -123,14 +129,14 @@ def parse_json(data: bytes) -> Parsed:
         BodyError: With the message that Go has, where that is cheap to tell.
     """
     text = data.decode("utf-8", "replace")
-    duplicates: dict[str, None] = {}
+    duplicates = FieldPaths()
     try:
         try:
             raw = UNIQUE_DECODER.decode(text)
         except RepeatedKeyError:
             pairs = PAIRS_DECODER.decode(text)
             _check_depth(data, pairs)  # before the walk, which is recursive
-            raw = _without_duplicates(pairs, "", duplicates)
+            raw = _without_duplicates(pairs, (), duplicates)
     except json.JSONDecodeError as error:
         raise BodyError(_go_message(data)) from error
     except RecursionError as error:
@@ -148,19 +154,19 @@ def _check_depth(data: bytes, raw: object) -> None:
         raise BodyError(TOO_DEEP)
 
 
-def _without_duplicates(raw: object, path: str, duplicates: dict[str, None]) -> object:
+def _without_duplicates(raw: object, path: tuple[str, ...], duplicates: FieldPaths) -> object:
     """The value with each key once, the last value or mappings merged; adds paths of the others."""
     if isinstance(raw, Pairs):
         members: dict[str, object] = {}
         for key, value in raw:
-            at = f"{path}.{key}" if path else key
+            at = (*path, f".{key}" if path else key)
             if key in members:
-                duplicates[at] = None
+                duplicates.add(at)
             members[key] = _merged(members.get(key), _without_duplicates(value, at, duplicates))
         return members
     if isinstance(raw, list):
         return [
-            _without_duplicates(each, f"{path}[{index}]", duplicates)
+            _without_duplicates(each, (*path, f"[{index}]"), duplicates)
             for index, each in enumerate(raw)
         ]
     return raw
@@ -224,12 +230,12 @@ def parse_yaml(data: bytes) -> Parsed:
     if text.startswith("{") and (found := _json_of(data, text)):
         return found
     try:
-        duplicates: list[str] = []
+        duplicates = FieldPaths()
         documents = yaml_documents(
             text, DEEPEST, duplicates, most_nodes=MOST_NODES, most_objects=MOST_OBJECTS
         )
         raw, _ = next(documents, (None, 0))
-        return Parsed(raw, tuple(dict.fromkeys(duplicates)))
+        return Parsed(raw, tuple(duplicates))
     except yaml.MarkedYAMLError as error:
         raise BodyError(
             f"yaml: {_place_of(error)}{error.problem or error.context or 'syntax error'}"

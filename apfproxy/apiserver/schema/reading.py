@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from apfproxy.apiserver.go_values import number, type_name, value_name
 from apfproxy.apiserver.schema.quantity import QuantityError, parse
 from apfproxy.apiserver.schema.types import Field, List, Map, Scalar, Struct, Type
+from apfproxy.objects.documents import FieldPaths
 from apfproxy.objects.go_text import EARLIEST_S, TEXT, parse_time, rfc3339
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     from apfproxy.objects.types import Object
 
-MOST_UNKNOWN = 100
-"""Unknown fields that are reported: Kubernetes' limit, too."""
 MOST_MISMATCHES = 100
 """The most wrong values that are compared; a body can have a million of them."""
 
@@ -133,7 +132,7 @@ class Read(NamedTuple):
     obj: Object
     """In canonical form; it shares only values of `Scalar.ANY` with its source."""
     unknown: tuple[str, ...]
-    """Paths of the fields that the schema does not have."""
+    """Paths of the first fields that the schema does not have."""
 
 
 def read(schema: Struct, raw: object) -> Read:
@@ -146,8 +145,12 @@ def read(schema: Struct, raw: object) -> Read:
     obj = _reader_of(schema)(raw, left_out)
     if not left_out:
         return Read(obj, ())
-    unknown = dict.fromkeys(path for path, _ in _faults(schema, raw, "", (), has_wrong=False))
-    return Read(obj, tuple(unknown)[:MOST_UNKNOWN])
+    unknown = FieldPaths()
+    for path, _ in _faults(schema, raw, (), (), has_wrong=False):
+        unknown.add(path)
+        if unknown.is_full:
+            break
+    return Read(obj, tuple(unknown))
 
 
 def read_in_order(schema: Struct, raw: object) -> Read:
@@ -164,7 +167,7 @@ def read_in_order(schema: Struct, raw: object) -> Read:
 
 
 def _first_wrong(schema: Struct, raw: object, last: MismatchError) -> MismatchError:
-    faults = _faults(schema, raw, "", (), has_wrong=True)
+    faults = _faults(schema, raw, (), (), has_wrong=True)
     wrong = (each for _, each in faults if each is not None)
     found = [*islice(wrong, MOST_MISMATCHES), last]
     # What no value of a right type can stand for ends the parsing at once.
@@ -181,15 +184,21 @@ def canonical(schema: Struct, obj: Object) -> Object:
 
 
 def _faults(
-    kind: Type, raw: object, path: str, fields: tuple[tuple[Struct, str], ...], *, has_wrong: bool
-) -> Iterator[tuple[str, MismatchError | None]]:
+    kind: Type,
+    raw: object,
+    path: tuple[str, ...],
+    fields: tuple[tuple[Struct, str], ...],
+    *,
+    has_wrong: bool,
+) -> Iterator[tuple[tuple[str, ...], MismatchError | None]]:
     """The path of each unknown field, with None, and of each wrong value, with its error.
 
-    They are in the order of the document; fields are those that lead to the value.
+    They are in the order of the document; paths are in pieces; fields are those that lead to the
+    value.
     """
     if isinstance(kind, Struct) and isinstance(raw, dict):
         for name, value in raw.items():
-            at = f"{path}.{name}" if path else name
+            at = (*path, f".{name}" if path else name)
             field = kind.by_name.get(name)
             if field is not None:
                 within = (*fields, (kind, name))
@@ -198,11 +207,12 @@ def _faults(
                 yield at, None
     elif isinstance(kind, Map) and isinstance(raw, dict):
         for key, value in raw.items():
-            yield from _faults(kind.value, value, f"{path}.{key}", fields, has_wrong=has_wrong)
+            at = (*path, f".{key}")
+            yield from _faults(kind.value, value, at, fields, has_wrong=has_wrong)
     elif isinstance(kind, List) and isinstance(raw, list):
         if has_wrong or not isinstance(kind.item, Scalar):
             for index, value in enumerate(raw):
-                at = f"{path}[{index}]"
+                at = (*path, f"[{index}]")
                 yield from _faults(kind.item, value, at, fields, has_wrong=has_wrong)
     elif has_wrong and raw is not None:
         try:

@@ -28,6 +28,7 @@ from apfproxy.apiserver.ownership.managed import (
     update_managed,
 )
 from apfproxy.apiserver.ownership.typed import everything, node_of
+from apfproxy.objects.documents import LONGEST_PATHS
 from tests.apiserver.ownership.schemas import (
     LATER,
     THING,
@@ -294,6 +295,20 @@ def test_what_cannot_be_applied_is_refused() -> None:
         applied(None, configuration(x=1, y=2))
     with pytest.raises(StatusError, match=r"object \(/; /v1, Kind=Thing\): .metadata: exp"):
         applied(None, {**configuration(), "apiVersion": "v1", "metadata": 1})
+
+
+def test_messages_about_long_keys_are_bounded() -> None:
+    """A long key is not told again for each of thousands of fields below it."""
+    groups = {"k" * (LONGEST_PATHS // 4): {f"x{number}": 1 for number in range(1000)}}
+    with pytest.raises(StatusError, match=r"k\.x3: field not declared in schema$"):
+        applied(None, configuration(groups=groups))
+
+    fields: FieldSet = {f"f:{'k' * LONGEST_PATHS}": {"f:left": {}, "f:right": {}}}
+    claims = {**SENT, "fieldsV1": {"f:spec": {"f:groups": fields}}}
+    one, two = ({"k" * LONGEST_PATHS: dict.fromkeys(("left", "right"), each)} for each in "ab")
+    claimed = with_entries(thing(groups=one), [claims])
+    with pytest.raises(StatusError, match=r"with 1 conflict: conflict with \"sent\""):
+        applied(claimed, configuration(groups=two))
 
 
 @pytest.mark.parametrize(

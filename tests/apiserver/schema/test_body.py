@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given, settings
@@ -24,8 +26,12 @@ from apfproxy.apiserver.schema.body import (
 )
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.schema.types import Field, List, Map, Scalar, Struct
+from apfproxy.objects.documents import LONGEST_PATHS, MOST_PATHS
 
 from .protobuf_writer import block, document, number, some_object, varint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 JSON_BYTES = st.lists(
     st.sampled_from([*(bytes([each]) for each in b'{}[],: "\\/untrf019.-eE\xff'), b"NaN", b"\\u"])
@@ -60,6 +66,26 @@ def test_many_duplicates() -> None:
     data = b"{" + b",".join(b'"a":{"%d":1}' % each for each in range(count)) + b"}"
     found = parse_json(data)
     assert (count, ("a",)) == (len(found.raw["a"]), found.duplicates)
+
+
+@pytest.mark.parametrize("parse", [parse_json, parse_yaml])
+@pytest.mark.parametrize(("characters", "named"), [(10, MOST_PATHS), (LONGEST_PATHS // 8, 8)])
+def test_paths_of_duplicates_are_bounded(
+    parse: Callable[[bytes], Parsed], characters: int, named: int
+) -> None:
+    """A long key does not have its length again for each key that occurs twice below it."""
+    members = b"".join(b"  %d: 1\n  %d: 2\n" % (each, each) for each in range(20_000))
+    data = b"? %b\n:\n%b" % (b"k" * characters, members)
+    if parse is parse_json:
+        members = b",".join(b'"%d":1,"%d":2' % (each, each) for each in range(20_000))
+        data = b'{"%b":{%b}}' % (b"k" * characters, members)
+    tracemalloc.start()
+    found = parse(data)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert named == len(found.duplicates)
+    assert found.duplicates[1].endswith("k.1")
+    assert most_bytes < 64 * 1024 * 1024
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from apfproxy.apiserver.schema.reading import (
 )
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS, OBJECT_META
 from apfproxy.apiserver.schema.types import List, Map, SchemaError, Struct, Type, structs
+from apfproxy.objects.documents import MOST_PATHS
 
 STRUCTS = structs(
     "x.v1",
@@ -244,3 +245,10 @@ def structs_of(kind: Type, found: dict[str, Struct]) -> dict[str, Struct]:
         for field in kind.fields:
             structs_of(field.type, found)
     return found
+
+
+def test_unknown_fields_are_bounded() -> None:
+    few, many = ({"k" * length: {f"x{each}": 1 for each in range(9999)}} for length in (2**18, 1))
+    assert (4, MOST_PATHS) == tuple(
+        len(read(STRUCTS["Outer"], {"maps": maps}).unknown) for maps in (few, many)
+    )
