@@ -275,6 +275,14 @@ class Patch:
             if not isinstance(self._parsed.raw, dict):
                 raise bad_request(mismatch(self._parsed.raw, f"value of type {MAP}"))
 
+    @property
+    def copies(self) -> bool:
+        """Whether it multiplies what it and the object have; only of one that is well-formed."""
+        operations = self._parsed.raw if self._type == JSON_PATCH else None
+        return isinstance(operations, list) and any(
+            isinstance(each, dict) and each.get("op") == "copy" for each in operations
+        )
+
     def change(self, live: Object) -> Object:
         """The patched object, canonical and with defaults; StatusError if the patch fails."""
         schema = self._version.schema

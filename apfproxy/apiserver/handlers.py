@@ -43,6 +43,7 @@ from apfproxy.apiserver.errors import (
 from apfproxy.apiserver.go_values import printed
 from apfproxy.apiserver.lists import METER, Selection, Watch, page, wait_until_visible
 from apfproxy.apiserver.outcomes import (
+    LARGE_BYTES,
     Write,
     check_identity,
     check_uid,
@@ -254,16 +255,20 @@ class Call:
 
     async def _reviewed(self, obj: Object, options: WriteOptions) -> web.Response:
         kind, schema, now = self._kind, self._version.schema, rfc3339(self._registry.clock())
-        assert kind.review is not None, "it is one"
+        review, user = kind.review, user_of(self._request)
+        assert review is not None, "it is one"
         place(obj["metadata"], self._target.namespace)
         for field in ("uid", "creationTimestamp"):
             obj["metadata"].pop(field, None)
-        made = Write(kind, options, now).created(obj)
-        obj = canonical(schema, made)  # with the namespace in its place
-        if errors := kind.rules.validate(obj):
-            raise invalid(kind.group, "", "", errors)  # Kubernetes has lost the kind here
-        made = kind.review(obj, user_of(self._request), now)
-        return await self._object(canonical(schema, made), 201)
+
+        def made() -> Object:
+            # Canonical with the namespace in its place.
+            found = canonical(schema, Write(kind, options, now).created(obj))
+            if errors := kind.rules.validate(found):
+                raise invalid(kind.group, "", "", errors)  # Kubernetes has lost the kind here
+            return canonical(schema, review(found, user, now))
+
+        return await self._object(await compute(options.sent_bytes, made), 201)
 
     async def _evicted(self, eviction: Object, options: WriteOptions) -> web.Response:
         target = self._target
@@ -273,7 +278,8 @@ class Call:
         if asked and inner and asked != inner:
             both = f"{printed(asked)} and {printed(inner)}"
             raise unknown_error(f"Non-matching dry-run options in request and content: {both}")
-        how = parameters.delete_options({}, wanted)
+        read = partial(parameters.delete_options, {}, wanted)
+        how = await compute(options.sent_bytes, read)
         how = replace(how, is_dry_run=how.is_dry_run or options.is_dry_run)
         status = await evict(self._registry, target.namespace, target.name, eviction, how)
         return await self._document(encode(status), status=201)
@@ -312,6 +318,8 @@ class Call:
             raise not_found(kind.group, kind.plural, target.name)
         read_patch = partial(Patch, *self._shown, patch_type, data, validation)
         patch = await compute(len(data), read_patch)
+        if patch.copies:  # the result may be far larger than the patch and the object
+            options = replace(options, sent_bytes=max(len(data), LARGE_BYTES))
 
         def patched(live: Object) -> Object:
             new = patch.change(live)
@@ -408,7 +416,7 @@ class Call:
             # An empty body counts as one: then the parameters are ignored.
             raw = (await compute(len(data), read)).raw
             raw = {} if raw is None else raw
-        return parameters.delete_options(self._query, raw)
+        return await compute(len(data), partial(parameters.delete_options, self._query, raw))
 
     async def _updated(
         self, write: WriteOptions, change: Callable[[Object], Object], uid: str = ""

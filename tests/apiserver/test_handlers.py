@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,17 +15,31 @@ from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.handlers import Paths
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.options import asked_version, manager_of
+from apfproxy.apiserver.outcomes import LARGE_BYTES
 from apfproxy.apiserver.policy import EVICTIONS
 from apfproxy.apiserver.registry import Registry
 from apfproxy.apiserver.responses import PROTOBUF, WARNINGS, Renderer
+from apfproxy.apiserver.reviews import SELECTORS
 from apfproxy.apiserver.schema.body import MAGIC, MOST_OBJECTS
+from apfproxy.apiserver.schema.reading import read
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.store.entries import StoreError
 from apfproxy.request.attributes import parse_query
 from tests.apiserver.schema.protobuf_writer import block, document
-from tests.apiserver.site import NAMESPACES, PODS, SCHEMAS, TABLE, YAML, flow_schema, pod
+from tests.apiserver.site import (
+    JSON_PATCH,
+    NAMESPACES,
+    PODS,
+    SCHEMAS,
+    TABLE,
+    YAML,
+    flow_schema,
+    pod,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from apfproxy.objects.types import Object
     from tests.apiserver.site import Answer, Site
 
@@ -108,6 +123,38 @@ async def test_huge_bodies(site: Site) -> None:
     for answer in (said, unsaid):
         assert answer.startswith(b"HTTP/1.1 413 ")
         assert b'"reason":"RequestEntityTooLarge"' in answer
+
+
+async def test_large_requests_are_judged_in_threads(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reviews, options of deletions and patches that copy: else all other requests would wait."""
+    threads: list[threading.Thread] = []
+
+    def noting(work: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*given: object) -> Any:  # noqa: ANN401  what it returns
+            threads.append(threading.current_thread())
+            return work(*given)
+
+        return noted
+
+    await site.create(FLOW_SCHEMA, flow_schema())
+    name, (parse, is_known) = "labelSelector", SELECTORS["labelSelector"]
+    monkeypatch.setitem(SELECTORS, name, (noting(parse), is_known))
+    monkeypatch.setattr("apfproxy.apiserver.bodies.read", noting(read))
+    monkeypatch.setattr("apfproxy.apiserver.options.read", noting(read))
+    selector = {"rawSelector": ",".join(["a"] * LARGE_BYTES)}
+    spec = {"user": "u", "resourceAttributes": {"verb": "get", name: selector}}
+    copy = {"op": "copy", "from": "/metadata/name", "path": "/metadata/labels"}
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    answers = [
+        await site.send("POST", path, {"spec": spec}),
+        await site.send("PATCH", f"{SCHEMAS}/f", [copy], content_type=JSON_PATCH),
+        await site.send("DELETE", f"{SCHEMAS}/f", {"dryRun": ["x"] * LARGE_BYTES}),
+    ]
+    assert [201, 422, 422] == [each.status for each in answers]
+    assert len(threads) == len(answers)
+    assert threading.current_thread() not in threads
 
 
 async def test_bodies_that_are_not_what_they_say(site: Site) -> None:
