@@ -18,7 +18,6 @@ import enum
 import json
 import logging
 import re
-import unicodedata
 import zlib
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -82,6 +81,7 @@ WARNINGS: ContextVar[list[str] | None] = ContextVar("warnings", default=None)
 """Warnings for the client of the request, sent with its response, success or failure."""
 
 LIST_END = b"]}"
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 TEXT = "tag:yaml.org,2002:str"
 TEXTS = frozenset({TEXT, "tag:yaml.org,2002:yaml"})
 """Tags of plain text; that of the second is always quoted."""
@@ -246,9 +246,7 @@ def headers_for(form: Form) -> list[tuple[str, str]]:
     """
     headers = [("Content-Type", form.media_type), ("Cache-Control", UNCACHED)]
     warnings = [
-        text
-        for text in dict.fromkeys(WARNINGS.get() or ())
-        if not any(unicodedata.category(character) == "Cc" for character in text)
+        text for text in dict.fromkeys(WARNINGS.get() or ()) if CONTROL.search(text) is None
     ]
     if sum(map(len, warnings)) > LONGEST_WARNINGS:
         warnings = [warning[:CUT_WARNING] for warning in warnings]

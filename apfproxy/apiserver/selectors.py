@@ -306,7 +306,7 @@ class FieldSelector:
 def parse_field_selector(text: str) -> FieldSelector:
     """Parse a selector; SelectorError if Kubernetes cannot."""
     requirements = []
-    for term in sorted(TERM.findall(text)):
+    for term in sorted([found[0] for found in TERM.finditer(text)]):
         operator = FIELD_OPERATOR.search(term)
         if operator is None:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")

@@ -68,8 +68,9 @@ AT_ERROR = {
 }
 """The words of Python's parser to those of Go's about the character there, unless `BEGINNING`."""
 LITERALS = {"t": "true", "f": "false", "n": "null"}
-TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
-"""Strings of JSON, and what opens and closes."""
+SIGNS = re.compile(r'\\.|["\[\]{}]')
+"""Escapes, and what opens and closes in JSON.  Strings are none: to match one of megabytes takes a
+second, in which no other thread goes on."""
 
 
 class BodyError(ValueError):
@@ -209,10 +210,16 @@ def _go_message(data: bytes) -> str:
 def _is_in_object(doc: str, end: int) -> bool:
     """Whether a place in JSON that is right up to there is in an object, not in a list."""
     opened: list[str] = []
-    for found in TOKENS.finditer(doc, 0, end):
-        if found[0] in "{[":
-            opened.append(found[0])
-        elif found[0] in "}]":
+    is_in_string = False
+    for found in SIGNS.finditer(doc, 0, end):
+        sign = found[0]
+        if sign == '"':
+            is_in_string = not is_in_string
+        elif is_in_string:
+            continue
+        elif sign in "{[":
+            opened.append(sign)
+        else:
             opened.pop()
     return opened[-1:] == ["{"]
 

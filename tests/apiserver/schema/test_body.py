@@ -92,6 +92,8 @@ def test_paths_of_duplicates_are_bounded(
     ("data", "expected"),
     [
         (b"nul", "unexpected end of JSON input"),
+        (b'[{"\\"}{": "]"} x', "invalid character 'x' after array element"),
+        (b'{"\\"}{": "]" x', "invalid character 'x' after object key:value pair"),
         (b'{"a\xff":1\xff', "invalid character '\u00ff' after object key:value pair"),
         ("{é".encode(), "invalid character '\u00c3' looking for beginning of object key string"),
         (b"\x81", "invalid character '\\u0081' looking for beginning of value"),
