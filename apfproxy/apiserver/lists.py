@@ -16,6 +16,7 @@ import base64
 import contextlib
 import posixpath
 import string
+import sys
 from collections import deque
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -153,7 +154,8 @@ async def page(
     namespace, is_whole = selection.namespace or None, selection.is_whole
     version = store.resource_version if at is None else at
     metadata: Object = {"resourceVersion": str(version)}
-    most = limit + 1 if limit > 0 else None  # one more tells whether there are more
+    # One more tells whether there are more; no list has the largest number that a client can ask.
+    most = limit + 1 if 0 < limit < sys.maxsize else None
     try:
         entries = collection.snapshot(namespace, at, start, most if is_whole else None)
     except TooOldError as error:

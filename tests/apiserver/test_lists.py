@@ -305,6 +305,12 @@ async def listed(store: Store, **options: Any) -> Page:  # noqa: ANN401  of List
     return await page(store, store.collection("things"), Selection(), ListOptions(**options))
 
 
+async def test_the_largest_limit() -> None:
+    store = put(Store(), 0, 1, 2)
+    found = await listed(store, limit=2**63 - 1, resource_version="2")
+    assert ({"resourceVersion": "2"}, ["f0"]) == (found.metadata, [e.name for e in found.entries])
+
+
 async def test_states_that_are_gone() -> None:
     """410; a page gets a token with which to go on, of whatever state there is then."""
     store = put(Store(window=8), 0, 1, 2)
