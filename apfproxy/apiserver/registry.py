@@ -317,7 +317,7 @@ class Registry:
             return False
         if options.grace_period_s is None or options.grace_period_s >= current_s:
             return None
-        began_s = parse_time(metadata["deletionTimestamp"]) - current_s
+        began_s = parse_time(metadata["deletionTimestamp"]) - _as_duration(current_s)
         _set_end(metadata, began_s, options.grace_period_s)
         return True
 
@@ -352,8 +352,14 @@ def entry_metadata(entry: Entry) -> dict[str, Any]:
 
 
 def _set_end(metadata: Object, since_s: float, grace_s: int) -> None:
-    metadata["deletionTimestamp"] = rfc3339(since_s + grace_s)
+    metadata["deletionTimestamp"] = rfc3339(since_s + _as_duration(grace_s))
     metadata["deletionGracePeriodSeconds"] = grace_s
+
+
+def _as_duration(seconds: int) -> int:
+    """The seconds that Kubernetes counts: in 64 bits of nanoseconds, which 293 years overflow."""
+    half = 1 << 63
+    return ((seconds * 10**9 + half) % (2 * half) - half) // 10**9
 
 
 def _begin_to_end(kind: Kind, obj: Object) -> None:

@@ -199,6 +199,26 @@ async def test_grace() -> None:
     assert (True, 0) == (gone.is_gone, gone.obj["metadata"]["deletionGracePeriodSeconds"])
 
 
+@pytest.mark.parametrize(
+    ("grace_s", "end"),
+    [
+        (9_223_372_036, "2293-12-19T"),
+        (400_000_000_000, "1816-12-30T"),
+        (2**63 - 1, "2001-09-09T01:46:39Z"),
+    ],
+)
+async def test_grace_of_centuries(grace_s: int, end: str) -> None:
+    """It ends where Go's durations take it, which overflow; a shorter one begins where it did."""
+    scene = Scene()
+    await scene.namespace()
+    await scene.pod("p")
+    marked = (await delete(scene, POD, grace_period_s=grace_s)).obj["metadata"]
+    sooner = (await delete(scene, POD, grace_period_s=10)).obj["metadata"]
+    assert marked["deletionTimestamp"].startswith(end)
+    assert grace_s == marked["deletionGracePeriodSeconds"]
+    assert "2001-09-09T01:46:50Z" == sooner["deletionTimestamp"]
+
+
 async def test_grace_of_held_pods() -> None:
     """A pod whose time is cut short stays for its finalizers, until now at the latest."""
     scene = Scene()
