@@ -29,7 +29,7 @@ from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.registry import Registry
 from apfproxy.apiserver.responses import JSON, UNCACHED
 from apfproxy.apiserver.seeds import SeedCounts, Seeder
-from apfproxy.apiserver.store.entries import DEFAULT_CHANGES
+from apfproxy.apiserver.store.entries import DEFAULT_CHANGES, FIRST_RESOURCE_VERSION
 from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
 from apfproxy.app.running import descriptor_limit
@@ -117,7 +117,10 @@ class ApiServerProcess:
         try:
             with starting("the first objects cannot be made"):
                 self.store = self._open_store()
-                registry = Registry(KINDS, self.store, time.time, self._chance("objects"))
+                # Another run with what is stored is not to give the same uids to other objects.
+                stored = self.store.resource_version
+                purpose = "objects" if stored == FIRST_RESOURCE_VERSION else f"objects {stored}"
+                registry = Registry(KINDS, self.store, time.time, self._chance(purpose))
                 await self._listen(registry)
                 self._controllers = Controllers(registry, settings.controllers)
                 problem = self._controllers.problem

@@ -227,6 +227,18 @@ async def test_same_seed_same_answers() -> None:
     assert {201, 500} == {status for status, _ in runs[0]}
 
 
+async def test_same_seed_other_uids_after_a_restart(tmp_path: Path) -> None:
+    """Objects that are stored were given the first uids of the seed."""
+    uids = set()
+    for run in range(2):
+        async with serving(tmp_path, random_seed=5) as (process, session):
+            for number in range(30):
+                await created(session, f"n{run}-{number}")
+            found = json.loads((await page(session, process.port, NAMESPACES))[1])["items"]
+            uids = {each["metadata"]["uid"] for each in found}
+    assert len(found) == len(uids) > 60
+
+
 async def test_disk_failures_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise StoreError("the disk is full")
