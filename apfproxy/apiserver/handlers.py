@@ -308,7 +308,7 @@ class Call:
         kind, target, validation = self._kind, self._target, options.field_validation
         if is_apply:
             read_configuration = partial(applied, kind, self._version, data, validation)
-            configuration, warnings = await compute(len(data), read_configuration)
+            configuration, warnings = await compute(bodies.weight_of(data), read_configuration)
             warn(warnings)
             written = await self._registry.apply(
                 kind, target.namespace, target.name, configuration, options
@@ -317,9 +317,9 @@ class Call:
         if self._store.head(kind.collection, target.namespace, target.name) is None:
             raise not_found(kind.group, kind.plural, target.name)
         read_patch = partial(Patch, *self._shown, patch_type, data, validation)
-        patch = await compute(len(data), read_patch)
+        patch = await compute(bodies.weight_of(data), read_patch)
         if patch.copies:  # the result may be far larger than the patch and the object
-            options = replace(options, sent_bytes=max(len(data), LARGE_BYTES))
+            options = replace(options, sent_bytes=max(options.sent_bytes, LARGE_BYTES))
 
         def patched(live: Object) -> Object:
             new = patch.change(live)
@@ -390,7 +390,7 @@ class Call:
         return data
 
     async def _sent(self, data: bytes, options: WriteOptions) -> Object:
-        return await compute(len(data), partial(self._decoded, data, options))
+        return await compute(bodies.weight_of(data), partial(self._decoded, data, options))
 
     def _decoded(self, data: bytes, options: WriteOptions) -> Object:
         is_eviction = self._target.subresource == "eviction"
@@ -403,7 +403,7 @@ class Call:
             parameters.write_options(self._query, user_agent, name, is_apply=is_apply),
             version=self._version,
             subresource=self._target.subresource,
-            sent_bytes=len(data),
+            sent_bytes=bodies.weight_of(data),
             warn=warn,
         )
 
@@ -414,9 +414,11 @@ class Call:
                 bodies.parse, self._content_type, data, bodies.OPTIONS_KIND, _delete_options_schema
             )
             # An empty body counts as one: then the parameters are ignored.
-            raw = (await compute(len(data), read)).raw
+            raw = (await compute(bodies.weight_of(data), read)).raw
             raw = {} if raw is None else raw
-        return await compute(len(data), partial(parameters.delete_options, self._query, raw))
+        return await compute(
+            bodies.weight_of(data), partial(parameters.delete_options, self._query, raw)
+        )
 
     async def _updated(
         self, write: WriteOptions, change: Callable[[Object], Object], uid: str = ""

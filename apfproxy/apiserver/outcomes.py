@@ -80,6 +80,7 @@ class WriteOptions:
         is_dry_run: Whether to respond as usual but store nothing.
         version: That the written object has the form of; None for the storage version.
         subresource: `status`, `finalize` or "".
+        sent_bytes: Of usual objects which take as long as what the client sent.
         warn: Gets what the client is to be warned of, even if the write fails then; a thread may
             call it.
         field_validation: `Strict`, `Warn` or `Ignore`: what becomes of unknown fields.
