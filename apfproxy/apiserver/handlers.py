@@ -367,7 +367,7 @@ class Call:
 
     def _renderer(self) -> Renderer:
         include = self._query.get("includeObject", ("",))[0]
-        return Renderer(*self._shown, self._form, include, self._registry.clock())
+        return Renderer(*self._shown, self._form, include, self._registry.clock)
 
     async def _body(self) -> bytes:
         """StatusError 413, or 400 for a body that is not encoded as it says."""

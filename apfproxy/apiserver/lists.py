@@ -220,6 +220,8 @@ T = TypeVar("T")
 METER: ContextVar[WatchMeter | None] = ContextVar("meter", default=None)
 """The meter of the request, if it is a watch."""
 
+LEFT = "left"
+"""The key, among what was encoded of a change, of the object's last state with the new version."""
 SHORTEST_S, LONGEST_S = 1800, 3600
 """Bounds of the random duration of a watch without a timeout, so that not all end together."""
 BOOKMARK_S = 60.0
@@ -343,32 +345,43 @@ class Watch:
     def _line(self, change: Change) -> bytes:
         """The event of a change; empty if the client does not select it."""
         if self._is_of_all:
-            return self._shared(change)
+            return self._shared(change, change.type)
         matched = change.old is not None and self.selection.matches(change.old)
         if change.type is ChangeType.DELETED:
-            return self._shared(change) if matched else b""
+            return self._shared(change, change.type) if matched else b""
         matches = self.selection.matches(change.entry)
-        if matches and matched == (change.old is not None):
-            return self._shared(change)
         if matches:
-            return self.renderer.event(ChangeType.ADDED, change.entry)
-        if matched and change.old is not None:
-            # The last state that the client saw, with the version of the change.
-            version, obj = change.resource_version, msgspec.json.decode(change.old.data)
-            obj["metadata"]["resourceVersion"] = str(version)
-            data = msgspec.json.encode(obj)
-            left = msgspec.structs.replace(change.old, resource_version=version, data=data)
-            return self.renderer.event(ChangeType.DELETED, left)
-        return b""
+            is_new = not matched and change.old is not None
+            return self._shared(change, ChangeType.ADDED if is_new else change.type)
+        return self._shared(change, ChangeType.DELETED) if matched else b""
 
-    def _shared(self, change: Change) -> bytes:
-        """The event for watchers that saw the object before, encoded once for all."""
-        key, encoded = self.renderer.cache_key, change.encoded
-        if not key or encoded is None:
-            return self.renderer.event(change.type, change.entry)
+    def _shared(self, change: Change, type_: ChangeType) -> bytes:
+        """The event of a type that a change is for some watchers, encoded once for all of them."""
+        renderer, encoded = self.renderer, change.encoded
+        if encoded is None:
+            return renderer.event(type_, _seen(change, type_, {}))
+        if not renderer.cache_key:
+            return renderer.event(type_, _seen(change, type_, encoded), encoded)
+        key = f"{renderer.cache_key} {type_}"
         if key not in encoded:
-            encoded[key] = self.renderer.event(change.type, change.entry)
+            encoded[key] = renderer.event(type_, _seen(change, type_, encoded))
         return encoded[key]
+
+
+def _seen(change: Change, type_: ChangeType, encoded: dict[str, bytes]) -> Entry:
+    """The state that an event has.
+
+    Of an object that a watcher no longer selects it is the last that it saw, with the version of
+    the change.
+    """
+    if change.type is type_ or type_ is not ChangeType.DELETED or change.old is None:
+        return change.entry
+    version = change.resource_version
+    if LEFT not in encoded:
+        obj = msgspec.json.decode(change.old.data)
+        obj["metadata"]["resourceVersion"] = str(version)
+        encoded[LEFT] = msgspec.json.encode(obj)
+    return msgspec.structs.replace(change.old, resource_version=version, data=encoded[LEFT])
 
 
 def _taken(items: deque[T], line: Callable[[T], bytes], events: Tally) -> bytes:

@@ -421,15 +421,15 @@ decode_metadata = msgspec.json.Decoder(OnlyMetadata).decode
 class Renderer:
     """Writes the objects of one kind in one form, of the version that clients see.
 
-    `include` is what a row of a Table carries, one of `INCLUDED`; `now_s`, in seconds since 1970,
-    is for ages.
+    `include` is what a row of a Table carries, one of `INCLUDED`; `now_s` gives seconds since 1970,
+    for ages.
 
     Attributes:
-        cache_key: Of events that watchers share; "" for Tables, which contain ages.
+        cache_key: Of events that watchers share; "" for Tables, whose rows they share.
     """
 
     def __init__(
-        self, kind: Kind, version: Version, form: Form, include: str, now_s: float
+        self, kind: Kind, version: Version, form: Form, include: str, now_s: Callable[[], float]
     ) -> None:
         self._is_table = form.shape is Shape.TABLE
         if self._is_table and include not in INCLUDED:
@@ -470,9 +470,14 @@ class Renderer:
         message = f"you requested {self._shape.value}, but the requested object is {what} ({type_})"
         return StatusError(406, "NotAcceptable", message)
 
-    def _chunks(self, entries: Sequence[Entry], metadata: Object) -> Iterator[bytes]:
+    def _chunks(
+        self,
+        entries: Sequence[Entry],
+        metadata: Object,
+        row: Callable[[Entry], bytes] | None = None,
+    ) -> Iterator[bytes]:
         if self._is_table:
-            write, head = self._row, _type_bytes("Table", self._meta_version)
+            write, head = row or self._row, _type_bytes("Table", self._meta_version)
             rest = b',"columnDefinitions":%b,"rows":[' % encode(self._columns())
             row_order = self._kind.row_order
             if row_order is not None and len(entries) > 1:
@@ -492,9 +497,16 @@ class Renderer:
         if not rest.endswith(b"}"):
             yield LIST_END
 
-    def event(self, type_: str, entry: Entry) -> bytes:
-        is_unconverted = self._shape is Shape.METADATA_LIST
-        document = self._object(entry) if is_unconverted else self.document(entry)
+    def event(self, type_: str, entry: Entry, encoded: dict[str, bytes] | None = None) -> bytes:
+        """An event; its row of a Table is in `encoded`, which is of one change, or put there."""
+        if self._is_table and encoded is not None:
+            metadata = {"resourceVersion": str(entry.resource_version)}
+            row = self._shared_row(type_, entry, encoded)
+            document = b"".join(self._chunks([entry], metadata, lambda _: row))
+        elif self._shape is Shape.METADATA_LIST:
+            document = self._object(entry)
+        else:
+            document = self.document(entry)
         self._has_columns = True
         return b'{"type":"%b","object":%b}\n' % (type_.encode(), document)
 
@@ -510,7 +522,7 @@ class Renderer:
                 obj["spec"]["replicas"] = 0  # it is no pointer inside kube-apiserver
         elif self._is_table:
             content = {**canonical(self._kind.storage.schema, {}), "metadata": {"name": ""}}
-            cells = list(self._kind.cells(content, self._now_s))
+            cells = list(self._kind.cells(content, self._now_s()))
             obj = {
                 "kind": "Table",
                 "apiVersion": self._meta_version,
@@ -538,9 +550,17 @@ class Renderer:
     def _partial(self, entry: Entry) -> bytes:
         return b'%b"metadata":%b}' % (self._partial_type, decode_metadata(entry.data).metadata)
 
+    def _shared_row(self, type_: str, entry: Entry, encoded: dict[str, bytes]) -> bytes:
+        """A row that is made once in a second, for its ages."""
+        key = f"{type_} {self._api_version} {self._meta_version} {self._include}"
+        made_at, now = f"{key} at", b"%d" % self._now_s()
+        if encoded.get(made_at) != now:
+            encoded[key], encoded[made_at] = self._row(entry), now
+        return encoded[key]
+
     def _row(self, entry: Entry) -> bytes:
         obj = decoded(self._kind, entry)
-        row = b'{"cells":' + encode(list(self._kind.cells(obj, self._now_s)))
+        row = b'{"cells":' + encode(list(self._kind.cells(obj, self._now_s())))
         if conditions := self._kind.row_conditions(obj):
             row += b',"conditions":' + encode(conditions)
         if self._include == "None":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import random
 from collections import deque
@@ -22,6 +23,7 @@ from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.lists import Page, Selection, Watch, page
 from apfproxy.apiserver.options import ListOptions
+from apfproxy.apiserver.outcomes import WriteOptions
 from apfproxy.apiserver.responses import AS_JSON, Form, Renderer, Shape, pieces
 from apfproxy.apiserver.selectors import parse_field_selector, parse_label_selector
 from apfproxy.apiserver.store.store import Store
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.store.entries import Entry
+    from apfproxy.objects.types import Object
     from tests.apiserver.site import Events, Site
 
 
@@ -164,7 +167,7 @@ class Client:
     def __init__(
         self, scene: Scene, *then: Callable[[], Awaitable[object]], **options: str | bool
     ) -> None:
-        renderer = Renderer(FLOW_SCHEMA, FLOW_SCHEMA.storage, AS_JSON, "", NOW_S)
+        renderer = Renderer(FLOW_SCHEMA, FLOW_SCHEMA.storage, AS_JSON, "", lambda: NOW_S)
         collection = scene.store.collection(FLOW_SCHEMA.resource)
         chance = random.Random(1)  # noqa: S311  a duration
         given = ListOptions(**options)  # type: ignore[arg-type]
@@ -378,7 +381,7 @@ async def rendered(form: Form) -> tuple[Renderer, list[Entry]]:
     scene = Scene()
     for name, precedence in (("a", 2000), ("b", 1000)):
         await scene.create(FLOW_SCHEMA, flow_schema(name, precedence))
-    renderer = Renderer(FLOW_SCHEMA, FLOW_SCHEMA.storage, form, "", scene.now_s)
+    renderer = Renderer(FLOW_SCHEMA, FLOW_SCHEMA.storage, form, "", scene.registry.clock)
     return renderer, scene.store.collection(FLOW_SCHEMA.resource).snapshot()
 
 
@@ -391,7 +394,7 @@ async def test_conditions_of_rows(include: str) -> None:
         await scene.pod(name)
     status = {**scene.registry.get(POD, "default", "b")["status"], "phase": "Failed"}
     await scene.change(POD, "b", {"status": status}, "default", "status")
-    renderer = Renderer(POD, POD.storage, AS_TABLE, include, scene.now_s)
+    renderer = Renderer(POD, POD.storage, AS_TABLE, include, scene.registry.clock)
     entries = scene.store.collection(POD.resource).snapshot()
     rows = json.loads(b"".join(renderer.list_chunks(entries, {})))["rows"]
 
@@ -400,16 +403,60 @@ async def test_conditions_of_rows(include: str) -> None:
     assert ["Failed"] == [condition["reason"] for condition in rows[1]["conditions"]]
 
 
+async def test_ages_in_events(site: Site) -> None:
+    """They are those of the time of the event, not of the time when the watch began."""
+    change = {"metadata": {"labels": {"a": "b"}}}
+    ages = []
+    async with site.watch(f"{SCHEMAS}?resourceVersion={site.store.resource_version}", TABLE) as one:
+        for seconds in (100, 7):
+            site.now_s += seconds
+            if seconds == 100:
+                await site.create(FLOW_SCHEMA, flow_schema())
+            else:
+                await site.send("PATCH", f"{SCHEMAS}/f", change, content_type=MERGE)
+            ages.append((await one.next())["object"]["rows"][0]["cells"][-2])
+    assert ["0s", "7s"] == ages
+
+
+def relabelled(obj: Object) -> Object:
+    obj["metadata"]["labels"] = {"a": "c"}
+    return obj
+
+
+@pytest.mark.parametrize("accept", ["", TABLE])
+@pytest.mark.parametrize("query", ["", "labelSelector=a%3Db", "labelSelector=a!%3Db"])
+async def test_watchers_share_the_work(
+    site: Site, monkeypatch: pytest.MonkeyPatch, accept: str, query: str
+) -> None:
+    """Of a large object it takes so long that many watchers would keep all others waiting."""
+    await site.create(FLOW_SCHEMA, flow_schema(labels={"a": "b"}))
+    made = []
+    part = "_row" if accept else "_object"
+    make = getattr(Renderer, part)
+
+    def counting(*given: object) -> bytes:
+        made.append(part)
+        return make(*given)
+
+    path = f"{SCHEMAS}?{query}&resourceVersion={site.store.resource_version}"
+    async with contextlib.AsyncExitStack() as stack:
+        watches = [await stack.enter_async_context(site.watch(path, accept)) for _ in range(3)]
+        monkeypatch.setattr(Renderer, part, counting)
+        await site.registry.update(FLOW_SCHEMA, "", "f", relabelled, WriteOptions("tester"))
+        events = [await each.next() for each in watches]
+    assert 1 == len({each["type"] for each in events}) == len(made)
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=repr)
 def test_bookmarks_as_rows(kind: Kind) -> None:
-    renderer = Renderer(kind, kind.storage, AS_TABLE, "", 0)
+    renderer = Renderer(kind, kind.storage, AS_TABLE, "", lambda: 0)
     table = json.loads(renderer.bookmark(7, is_end_of_initial=True))["object"]
     assert len(kind.columns) == len(table["rows"][0]["cells"])
 
 
 def test_bookmarks_of_controllers() -> None:
     """The replicas are a number, as in kube-apiserver, though an object may lack them."""
-    renderer = Renderer(REPLICA_SET, REPLICA_SET.storage, AS_JSON, "", 0)
+    renderer = Renderer(REPLICA_SET, REPLICA_SET.storage, AS_JSON, "", lambda: 0)
     found = json.loads(renderer.bookmark(7, is_end_of_initial=True))["object"]
 
     assert 0 == found["spec"]["replicas"]
@@ -440,7 +487,7 @@ async def test_parts_of_large_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     for number, size in enumerate([1, 1, 1, 1, 6000, 6000, 1]):
         await scene.create(FLOW_SCHEMA, flow_schema(f"f{number}", annotations={"a": "x" * size}))
     entries = scene.store.collection(FLOW_SCHEMA.resource).snapshot()
-    renderer = Renderer(FLOW_SCHEMA, FLOW_SCHEMA.storage, Form(), "", scene.now_s)
+    renderer = Renderer(FLOW_SCHEMA, FLOW_SCHEMA.storage, Form(), "", scene.registry.clock)
     chunks = list(renderer.list_chunks(entries, {}))
 
     assert [3, 2, 1, 1] == [len(part) for part in pieces(each.data for each in entries)]
