@@ -8,28 +8,24 @@ so the executing requests of `dump_priority_levels` are the seats in use.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import Any
 
 from loadtest.processes import LoadTestError
 
 LEVELS = "/debug/api_priority_and_fairness/dump_priority_levels"
-LIMIT = re.compile(
-    r'^apiserver_flowcontrol_current_limit_seats\{priority_level="([^"]+)"\} ([0-9.e+]+)$',
-    re.MULTILINE,
-)
-
 RESPONDS_WITHIN_S = 10.0
 LIMITS_EVERY_S = 10.0
-"""As often as limits move; rendering the metrics takes 10 ms, in which responses bunch up."""
+"""As often as limits move."""
 SAMPLE = re.compile(r"^([a-z_]+)(?:\{([^}]*)\})? ([0-9.e+-]+)$", re.MULTILINE)
 QUIET_WITHIN_S = 8.0
 """More than any deadline that the load tests set."""
 
 
 async def fetch(port: int, target: str) -> str:
-    """Get a page of this machine's by HTTP/1.0."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(f"GET {target} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n".encode())
@@ -44,16 +40,19 @@ async def fetch(port: int, target: str) -> str:
     return body.decode()
 
 
+async def read_limits(admin_port: int) -> dict[str, Any]:
+    limits: dict[str, Any] = json.loads(await fetch(admin_port, "/debug/limits"))
+    return limits
+
+
 @dataclass(frozen=True, slots=True)
 class ProxyState:
-    """Holds what is under way.
+    """Seats, requests and connections of a proxy.
 
     Attributes:
         seats: In use in all priority levels, those of requests that linger included.
         executing: Requests that have seats or have none because they are long-running.
-        waiting: Requests in queues.
-        upstream_active: Connections to the origin that a request uses.
-        upstream_idle: Those that none does.
+        upstream_active, upstream_idle: Connections to the origin, with and without a request.
         upstream_waiters: Requests that wait for one.
         downstream: Connections of clients.
     """
@@ -78,7 +77,6 @@ class ProxyState:
 
 
 async def read_state(admin_port: int) -> ProxyState:
-    """Read the metrics page."""
     sums: dict[str, float] = {}
     for name, labels, value in SAMPLE.findall(await fetch(admin_port, "/metrics")):
         state = re.search(r'state="([a-z]+)"', labels)
@@ -97,7 +95,7 @@ async def read_state(admin_port: int) -> ProxyState:
 
 
 async def wait_until_quiet(admin_port: int) -> ProxyState:
-    """Give the state once nothing is under way, or after a while."""
+    """The state once nothing is under way, or after a while."""
     end_s = monotonic() + QUIET_WITHIN_S
     state = await read_state(admin_port)
     while not state.is_quiet and monotonic() < end_s:
@@ -108,8 +106,6 @@ async def wait_until_quiet(admin_port: int) -> ProxyState:
 
 @dataclass(slots=True)
 class SeatWatch:
-    """Holds what the samples said so far."""
-
     admin_port: int
     period_s: float = 0.1
     samples: int = 0
@@ -152,7 +148,5 @@ class SeatWatch:
         self.samples_with_idle_seats += is_idle
 
     async def read_limits(self) -> None:
-        page = await fetch(self.admin_port, "/metrics")
-        self.limits = {name: int(float(limit)) for name, limit in LIMIT.findall(page)}
-        if not self.limits:
-            raise LoadTestError("/metrics has no apiserver_flowcontrol_current_limit_seats")
+        levels = (await read_limits(self.admin_port))["levels"]
+        self.limits = {each["name"]: each["current"] for each in levels}

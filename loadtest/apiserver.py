@@ -247,8 +247,6 @@ async def beside(server: Process, text: bytes, count: int, others: bytes, connec
 
 
 class Watch(Connection):
-    """One watch that counts its events."""
-
     def __init__(self, crowd: Crowd) -> None:
         super().__init__()
         self._crowd = crowd

@@ -28,7 +28,11 @@ EXTENDED_USAGES: Mapping[str, tuple[ObjectIdentifier, ...]] = {
     "any": (ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,),
     "none": (),
 }
-"""Holds what `usage` can be; "none" leaves the extension out."""
+"""By `usage`; "none" leaves the extension out."""
+KEY_USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+    *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
 
 DAY = dt.timedelta(days=1)
 
@@ -49,13 +53,7 @@ def to_pem(key: Key, password: bytes | None = None) -> bytes:
 
 @dataclass(frozen=True)
 class Issued:
-    """A certificate and what belongs to it.
-
-    Attributes:
-        certificate: Itself.
-        key: Its private key.
-        chain: The certificates between it and the root, the nearest first; without the root.
-    """
+    """A certificate, its key, and those between it and the root, the nearest first."""
 
     certificate: x509.Certificate
     key: Key
@@ -90,16 +88,27 @@ class Issued:
         return paths[0], paths[1]
 
 
-class Authority:
-    """A CA: a root, unless `issuer` is the CA above it.
+def begun(
+    subject: x509.Name, issuer: Authority, key: Key, not_before: dt.datetime, not_after: dt.datetime
+) -> x509.CertificateBuilder:
+    """A certificate that lacks the extensions of its use, and the signature."""
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer.name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(not_before)
+        .not_valid_after(not_after)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.key.public_key()),
+            critical=False,
+        )
+    )
 
-    Args:
-        name: Its common name.
-        issuer: What signs it.
-        not_before: From when on it is valid; yesterday.
-        not_after: Until when; in ten years.
-        max_path: How many CAs may be below it.
-    """
+
+class Authority:
+    """A CA: a root, unless `issuer` is the CA above it; valid from yesterday, for ten years."""
 
     def __init__(
         self,
@@ -115,34 +124,17 @@ class Authority:
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.issuer = issuer
         signer = issuer or self
+        is_used = dict.fromkeys(KEY_USAGES, False)
         usage = x509.KeyUsage(
-            digital_signature=True,
-            content_commitment=False,
-            key_encipherment=False,
-            data_encipherment=False,
-            key_agreement=False,
-            key_cert_sign=True,
-            crl_sign=True,
-            encipher_only=False,
-            decipher_only=False,
+            **is_used | dict.fromkeys(("digital_signature", "key_cert_sign", "crl_sign"), True)
         )
+        before, after = not_before or now - DAY, not_after or now + 3650 * DAY
+        own_id = x509.SubjectKeyIdentifier.from_public_key(self.key.public_key())
         self.certificate = (
-            x509.CertificateBuilder()
-            .subject_name(self.name)
-            .issuer_name(signer.name)
-            .public_key(self.key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(not_before or now - DAY)
-            .not_valid_after(not_after or now + 3650 * DAY)
+            begun(self.name, signer, self.key, before, after)
             .add_extension(x509.BasicConstraints(ca=True, path_length=max_path), critical=True)
             .add_extension(usage, critical=True)
-            .add_extension(
-                x509.SubjectKeyIdentifier.from_public_key(self.key.public_key()), critical=False
-            )
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.key.public_key()),
-                critical=False,
-            )
+            .add_extension(own_id, critical=False)
             .sign(signer.key, hashes.SHA256())
         )
 
@@ -182,30 +174,21 @@ class Authority:
             organizations: In their order.
             usage: A key of `EXTENDED_USAGES`.
             hosts: Alternative names, addresses among them; of server certificates only.
-            not_before: From when on it is valid; yesterday.
-            not_after: Until when; tomorrow.
+            not_before: By default yesterday.
+            not_after: By default tomorrow.
             key: A new one on P-256 by default.
             attributes: More of the subject, behind all else.
-            digest: What the signature signs; SHA-256.
+            digest: Of the signature; by default SHA-256.
         """
         now = dt.datetime.now(dt.UTC)
         key = key or ec.generate_private_key(ec.SECP256R1())
         names = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
         if common_name:
             names.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name))
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([*names, *attributes]))
-            .issuer_name(self.name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(not_before or now - DAY)
-            .not_valid_after(not_after or now + DAY)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()),
-                critical=False,
-            )
+        subject = x509.Name([*names, *attributes])
+        before, after = not_before or now - DAY, not_after or now + DAY
+        builder = begun(subject, self, key, before, after).add_extension(
+            x509.BasicConstraints(ca=False, path_length=None), critical=True
         )
         if EXTENDED_USAGES[usage]:
             builder = builder.add_extension(

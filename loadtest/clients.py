@@ -127,11 +127,7 @@ def percentile(numbers: Sequence[float], percent: float) -> float:
 
 @dataclass(slots=True)
 class Flow:
-    """One user's load, and what came of it in the measured time.
-
-    Attributes:
-        ended_s: When each response of the latencies ended, on the monotonic clock.
-    """
+    """One user's load, and its results in the measured time; `ended_s` has an end a latency."""
 
     user: str
     in_flight: int
@@ -156,7 +152,7 @@ def request_for(user: str, port: int) -> bytes:
 async def drive(
     flows: Sequence[Flow], *, port: int, lead_in_s: float, seconds: float, may_starve: bool = False
 ) -> None:
-    """Load a server with closed loops for a while; each flow then holds what came of it.
+    """Load a server with closed loops for a while; each flow then holds its results.
 
     Connections begin at random moments of the lead-in, as independent clients do; beginning
     together would keep an origin of constant delay in lockstep.
@@ -204,12 +200,11 @@ async def drive(
 
 @dataclass(slots=True)
 class Outcome:
-    """A request of an open loop, and what became of it.
+    """A request of an open loop, and its end.
 
     Attributes:
         due_s, done_s: When it had to be sent, and when its result was known.
         result: The status of a whole response, or one of the ends without.
-        origin: The origin that responded; empty if none did.
         idle_s: How long its connection had been idle; None for a new one.
     """
 
@@ -231,13 +226,11 @@ class Tally:
     """Outcomes, counted.
 
     Attributes:
-        refused: Connections that were refused.
         broken_new, broken_kept: Requests whose connection ended, by whether it was a new one.
-        statuses: Responses that are not 200, by their status.
+        statuses: Responses that are not 200.
         raced: Requests on a connection that had been idle for longer than a draining proxy waits:
             it closes then, and a request may be on its way.  No server can help that; clients
             repeat such a request.  They are not among `broken_kept`.
-        unanswered: Requests that hung.
         late: Requests that were not sent when they were due.
     """
 
@@ -285,11 +278,7 @@ def plain_request(number: int) -> tuple[str, bytes]:
 
 
 class OpenLoop:
-    """Requests at a steady rate to one port.
-
-    Attributes:
-        outcomes: In the order of their ends.
-    """
+    """Requests at a steady rate to one port; `outcomes` are in the order of their ends."""
 
     def __init__(
         self,

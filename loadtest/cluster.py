@@ -83,8 +83,6 @@ BODY_BYTES = range(200, 4001)
 
 
 class User(NamedTuple):
-    """A user of the cluster, and what its client says of it."""
-
     name: str
     groups: tuple[str, ...]
     token: str
@@ -93,8 +91,6 @@ class User(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Says what tells a request from others of the same client."""
-
     line: bytes
     """Method and target."""
 

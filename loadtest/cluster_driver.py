@@ -1,11 +1,11 @@
 """Send the mix `cluster` to a proxy and report as JSON: a loop on epoll, as lean as Python can.
 
 wrk's scripts do not know which connection a request is for, so it can have a client for each
-connection only as a thread; but then each answer wakes another thread, which makes every proxy's
+connection only as a thread; but then each response wakes another thread, which makes every proxy's
 writes dearer by half.  This loop takes 10 us for a request, as wrk does with one thread.
 
 It connects, says READY, waits for a line on its input, and then keeps one request in flight on each
-connection until the time is over and the last answer is there.  With `--rate` it sends so many
+connection until the time is over and the last response is there.  With `--rate` it sends so many
 requests a second instead, each on the connection that has been idle longest, and a latency begins
 when its request is sent.  With `--streams` it speaks HTTP/2 and keeps so many requests in flight on
 each connection.  `wrk.drive` runs it.
@@ -25,7 +25,7 @@ import sys
 import time
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from hpack import Encoder
 from hpack.huffman_table import decode_huffman
@@ -44,7 +44,7 @@ REQUESTS_PER_S = 40_000
 MOST_REQUESTS = 160_000
 """For which there are at most as many; drawing more takes long."""
 
-ANSWER_WITHIN_S = 20.0
+RESPONDS_WITHIN_S = 20.0
 BUFFER_BYTES = 1 << 16
 MOST_HTTP2_REQUESTS = 20_000
 """For which the encoding takes long as well."""
@@ -73,7 +73,6 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def frame_head(size: int, kind: int, flags: int, stream: int) -> bytes:
-    """The head of a frame whose payload has so many bytes."""
     return FRAME.pack(size >> 8, size & 255, kind, flags, stream)
 
 
@@ -93,7 +92,7 @@ SETTINGS_ACK = frame(SETTINGS, ACK, 0, b"")
 
 
 def first_status(block: bytes) -> int:
-    """The status that a block of an answer begins with."""
+    """The status that a response's block of fields begins with."""
     at = 0
     while block[at] & 0xE0 == 0x20:  # the size of the table
         at += 1 if block[at] & 0x1F != 0x1F else 1 + _continued(block[at + 1 :])
@@ -107,7 +106,7 @@ def first_status(block: bytes) -> int:
         if block[at + 1] & 0x80:
             value = decode_huffman(value)
     if name != b":status":
-        raise ValueError(f"an answer begins with {name!r}")
+        raise ValueError(f"a response begins with {name!r}")
     return int(value)
 
 
@@ -116,25 +115,15 @@ def _continued(data: bytes) -> int:
 
 
 class DriverError(Exception):
-    """An answer that is none, or no success."""
-
-
-class Client(Protocol):
-    """A connection of one user, which sends its requests one after the other, again and again."""
-
-    sock: socket.socket
-
-    def send(self, now_ns: int) -> None:
-        """Send the next request."""
-
-    def receive(self, buffer: bytearray) -> Sequence[int]:
-        """Read what is there; when the requests were sent whose answers are whole now."""
+    """A response that is none, or no success."""
 
 
 class Http1Client:
-    """A connection over HTTP/1.1, with one request in flight."""
+    """A connection of one user, who repeats its requests, with one in flight.
 
-    __slots__ = ("awaited", "head", "heads", "requests", "sent", "sent_ns", "sock")
+    `receive` reads what is there, and gives the times at which the requests were sent whose
+    responses are whole now; so does that of `Http2Client`.
+    """
 
     def __init__(self, sock: socket.socket, heads: Heads, requests: list[Request]) -> None:
         self.sock = sock
@@ -143,9 +132,9 @@ class Http1Client:
         self.sent = 0
         self.sent_ns = 0
         self.awaited = 0
-        """Bytes of the answer's body that are still to come."""
+        """Bytes of the response's body that are still to come."""
         self.head = b""
-        """The answer's head, as long as it is not whole."""
+        """The response's head, as long as it is not whole."""
 
     def send(self, now_ns: int) -> None:
         request = self.requests[self.sent % len(self.requests)]
@@ -178,11 +167,11 @@ class Http1Client:
 
 def _body_bytes(head: bytes) -> int:
     if not head.startswith(b"HTTP/1.1 2"):
-        raise DriverError(f"an answer is no success: {head[:80]!r}")
+        raise DriverError(f"a response is no success: {head[:80]!r}")
     head = head.lower()
     start = head.find(b"\r\ncontent-length: ")
     if start < 0:
-        raise DriverError("an answer has no Content-Length")
+        raise DriverError("a response has no Content-Length")
     return int(head[start + 18 : head.find(b"\r", start + 2)])
 
 
@@ -192,11 +181,7 @@ def _send(sock: socket.socket, data: bytes) -> None:
 
 
 class Http2Request(NamedTuple):
-    """A request as it goes over HTTP/2."""
-
     block: bytes
-    """Its fields."""
-
     body_bytes: int
 
 
@@ -207,32 +192,16 @@ def encode_requests(
     encoder = Encoder()
     blocks = [encoder.encode(fields.of(request, rng)) for request in requests]
     blocks[0] = EMPTY_TABLE + blocks[0]
-    return [
-        Http2Request(block, request.body_bytes)
-        for block, request in zip(blocks, requests, strict=True)
-    ]
+    sizes = (request.body_bytes for request in requests)
+    return list(map(Http2Request, blocks, sizes))
 
 
 class Http2Client:
     """A connection over HTTP/2, with as many requests in flight as `send` is called for.
 
     As Go's client does, it sends HEADERS and DATA of each request at once and by themselves, has
-    windows that no answer fills, and gives bytes back to the connection by the 4 KiB.
+    windows that no response fills, and gives bytes back to the connection by the 4 KiB.
     """
-
-    __slots__ = (
-        "began",
-        "bodies",
-        "ends",
-        "left",
-        "next_id",
-        "partial",
-        "requests",
-        "room",
-        "sent",
-        "sock",
-        "taken",
-    )
 
     def __init__(self, sock: socket.socket, requests: list[Http2Request]) -> None:
         self.sock = sock
@@ -240,7 +209,7 @@ class Http2Client:
         self.sent = 0
         self.next_id = 1
         self.began: dict[int, int] = {}
-        """Streams without a whole answer, and when they began."""
+        """Streams without a whole response, and when they began."""
         self.bodies: deque[tuple[int, int]] = deque()
         """Streams and sizes of the bodies that wait for room."""
         self.room = WINDOW
@@ -326,17 +295,22 @@ class Http2Client:
         if kind == HEADERS:
             # Indexed, as of all successes; anything else is read to say what it is.
             if payload[0] != 0x88 and (status := first_status(payload)) != 200:
-                raise DriverError(f"an answer is no success: {status}")
+                raise DriverError(f"a response is no success: {status}")
         elif kind == WINDOW_UPDATE:
             if not stream:  # streams have room for their bodies from the start
                 self.room += int.from_bytes(payload)
                 self._send_bodies()
         elif kind in (SETTINGS, PING) and not flags & ACK:
             _send(self.sock, SETTINGS_ACK if kind == SETTINGS else frame(PING, ACK, 0, payload))
-        elif kind == RST_STREAM and any(payload):  # without, an answer has ended before its request
+        elif kind == RST_STREAM and any(
+            payload
+        ):  # without, a response has ended before its request
             raise DriverError(f"a stream was reset: code {int.from_bytes(payload)}")
         elif kind == GOAWAY:
             raise DriverError(f"a connection was ended: code {int.from_bytes(payload[4:8])}")
+
+
+Client = Http1Client | Http2Client
 
 
 def connect(options: argparse.Namespace) -> list[Client]:
@@ -360,7 +334,7 @@ def connect(options: argparse.Namespace) -> list[Client]:
     clients = []
     # Only now: a connection that brings no request is not kept for long.
     for make in makes:
-        sock = socket.create_connection(("127.0.0.1", options.port), timeout=ANSWER_WITHIN_S)
+        sock = socket.create_connection(("127.0.0.1", options.port), timeout=RESPONDS_WITHIN_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context is not None:
             sock = secured = context.wrap_socket(sock, server_hostname="localhost")
@@ -390,9 +364,9 @@ def exchange(clients: list[Client], seconds: int, at_once: int) -> list[int]:
         client.send(clock())
     in_flight = len(clients) * at_once
     while in_flight:
-        events = epoll.poll(ANSWER_WITHIN_S)
+        events = epoll.poll(RESPONDS_WITHIN_S)
         if not events:
-            raise DriverError(f"no answer came for {ANSWER_WITHIN_S:g} s")
+            raise DriverError(f"no response came for {RESPONDS_WITHIN_S:g} s")
         for descriptor, _ in events:
             client = by_descriptor[descriptor]
             for sent_ns in client.receive(buffer):
@@ -421,11 +395,11 @@ def exchange_at_rate(clients: list[Client], seconds: int, at_once: int, rate: in
             idle.popleft().send(clock())
             sent += 1
             continue
-        wait_s = (due_ns - now_ns) / 1e9 if sent < all_of_them and idle else ANSWER_WITHIN_S
+        wait_s = (due_ns - now_ns) / 1e9 if sent < all_of_them and idle else RESPONDS_WITHIN_S
         # Of the two this one takes less than a millisecond for a time-out.
         if not select.select([epoll], [], [], wait_s)[0]:
-            if wait_s == ANSWER_WITHIN_S:
-                raise DriverError(f"no answer came for {ANSWER_WITHIN_S:g} s")
+            if wait_s == RESPONDS_WITHIN_S:
+                raise DriverError(f"no response came for {RESPONDS_WITHIN_S:g} s")
             continue
         for descriptor, _ in epoll.poll(0):
             client = by_descriptor[descriptor]

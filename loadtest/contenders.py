@@ -23,6 +23,8 @@ from loadtest.processes import Process, free_ports, start_apfproxy
 from loadtest.site import CIPHER, CURVE, SERVER_NAME
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from loadtest.site import Site
 
 CONTENDERS = ("haproxy", "nginx", "apfproxy")
@@ -46,14 +48,16 @@ defaults
     timeout connect 5s
     timeout client 300s
     timeout server 300s
+    timeout queue 60s
     timeout http-keep-alive 300s
     option http-no-delay
     http-reuse always
 frontend clients
-    bind 127.0.0.1:{port} backlog 4096{protocol}{tls}
+    bind 127.0.0.1:{port} backlog 4096{listening}
     default_backend origin
+{rules}
 backend origin
-    server origin 127.0.0.1:{upstream_port}{upstream_tls}
+    server origin 127.0.0.1:{upstream_port}{server}
 """
 
 HAPROXY_TLS = (
@@ -108,11 +112,10 @@ NGINX_UPSTREAM_TLS = """            proxy_ssl_verify on;
 
 
 def start_contender(name: str, site: Site, upstream_port: int) -> Process:
-    """Start one proxy before an origin."""
     if name == WITH or name in site.builds:
         return _start_apfproxy(name, site, upstream_port)
     if name == "haproxy":
-        return _start_haproxy(name, site, upstream_port)
+        return _start_haproxy(site, upstream_port)
     tls, upstream_tls = site.tls, site.upstream_tls
     return start_nginx(
         name,
@@ -132,31 +135,43 @@ def start_contender(name: str, site: Site, upstream_port: int) -> Process:
     )
 
 
-def _start_haproxy(name: str, site: Site, upstream_port: int) -> Process:
-    tls, upstream_tls = site.tls, site.upstream_tls
+def start_haproxy(
+    directory: Path,
+    upstream_port: int,
+    *,
+    core: int | None = None,
+    listening: str = "",
+    rules: str = "",
+    server: str = "",
+) -> Process:
     (port,) = free_ports(1)
-    text = HAPROXY_CONFIG.format(
-        port=port,
-        upstream_port=upstream_port,
-        max_connections=MAX_CONNECTIONS,
-        protocol=" proto h2" * site.http2
-        if tls is None
-        else f" alpn {'h2' if site.http2 else 'http/1.1'}",
-        tls=""
-        if tls is None
-        else HAPROXY_TLS.format(
-            pem=tls.certificate_and_key, authority=tls.authority, cipher=CIPHER, curve=CURVE
-        ),
-        upstream_tls=""
-        if upstream_tls is None
-        else HAPROXY_UPSTREAM_TLS.format(
-            authority=upstream_tls.authority, name=SERVER_NAME, cipher=CIPHER
-        ),
+    config = directory / f"haproxy-{port}.cfg"
+    config.write_text(
+        HAPROXY_CONFIG.format(
+            port=port,
+            upstream_port=upstream_port,
+            max_connections=MAX_CONNECTIONS,
+            listening=listening,
+            rules=rules,
+            server=server,
+        )
     )
-    config = site.directory / f"haproxy-{port}.cfg"
-    config.write_text(text)
     argv = ["haproxy", "-db", "-f", str(config)]
-    return Process(name, argv, port=port, core=site.proxy_core, directory=site.directory)
+    return Process("haproxy", argv, port=port, core=core, directory=directory)
+
+
+def _start_haproxy(site: Site, upstream_port: int) -> Process:
+    listening, server = " proto h2" * site.http2, ""
+    if (tls := site.tls) is not None:
+        listening = f" alpn {'h2' if site.http2 else 'http/1.1'}" + HAPROXY_TLS.format(
+            pem=tls.certificate_and_key, authority=tls.authority, cipher=CIPHER, curve=CURVE
+        )
+    if site.upstream_tls is not None:
+        server = HAPROXY_UPSTREAM_TLS.format(
+            authority=site.upstream_tls.authority, name=SERVER_NAME, cipher=CIPHER
+        )
+    directory, core = site.directory, site.proxy_core
+    return start_haproxy(directory, upstream_port, core=core, listening=listening, server=server)
 
 
 def _start_apfproxy(name: str, site: Site, upstream_port: int) -> Process:

@@ -139,8 +139,6 @@ class Seen:
 
 
 class EchoOrigin(OriginConnection):
-    """A connection to the origin."""
-
     def __init__(self, seen: Seen) -> None:
         super().__init__()
         self._seen = seen

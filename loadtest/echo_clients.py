@@ -230,7 +230,6 @@ class Http1Client(Client):
         self._leave_all(is_reset=True)
 
     def _take(self) -> bool:
-        """Take a part of a response: whether there may be more."""
         oldest = next(iter(self.waiting.values()), None)
         if oldest is None or oldest.answer is None:
             return self._take_head(oldest)
@@ -308,8 +307,6 @@ class Http1Client(Client):
 
 
 class Http2Client(Client):
-    """A connection over HTTP/2."""
-
     depths = (1, 2, 8, 32)
     in_turn = None
 

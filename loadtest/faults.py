@@ -6,7 +6,7 @@ import asyncio
 import math
 import random
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -78,10 +78,8 @@ class Faults:
                 (Ending.RESET, Ending.CLOSE, Ending.STALL, Ending.VANISH), (40, 40, 10, 10)
             )[0]
         )
-        return Fault(
-            ending=end.ending,
-            after_bytes=end.after_bytes,
-            is_towards_origin=end.is_towards_origin,
+        return replace(
+            end,
             delay_s=dice.uniform(0.001, 0.02) if chance < 0.2 else 0,
             piece_bytes=dice.choice((1, 7, 40)) if 0.2 <= chance < 0.4 else 0,
             bytes_per_s=1_000_000 if 0.4 <= chance < 0.5 else 0,
@@ -126,22 +124,14 @@ class Findings:
             wrong.append("answers are broken under a fault that breaks nothing")
 
 
+@dataclass(frozen=True)
 class Scene:
-    """A proxy that runs, the links and the origin behind it."""
-
-    def __init__(
-        self,
-        links: Sequence[FaultyLink],
-        faults: Faults,
-        seen: Seen,
-        ports: tuple[int, int],
-        habits: Habits,
-    ) -> None:
-        self.links = links
-        self.faults = faults
-        self.seen = seen
-        self.port, self.admin_port = ports
-        self.habits = habits
+    links: Sequence[FaultyLink]
+    faults: Faults
+    seen: Seen
+    port: int
+    admin_port: int
+    habits: Habits
 
     async def suffer(self, fault: str, count: int, seed: int, first: int) -> Findings:
         """Send requests under a fault, and see what stays of it."""
@@ -247,7 +237,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
         ports = [link.port for link in links]
         process, admin_port = await start_proxy(directory, "faults", ports)
         running.enter_context(process)
-        scene = Scene(links, Faults(dice), seen, (process.port, admin_port), habits)
+        scene = Scene(links, Faults(dice), seen, process.port, admin_port, habits)
         TABLE.head()
         for fault in options.only or FAULTS:
             count = options.requests if fault == RANDOM else options.per_fault

@@ -12,7 +12,7 @@ import asyncio
 import enum
 import socket
 import struct
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -48,13 +48,13 @@ class Ending(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Holds what is done to one connection.
+    """The treatment of one connection, in both directions.
 
     Attributes:
-        delay_s: Every byte comes so much later, in both directions.
-        piece_bytes: Bytes come in pieces of at most so many; 0 for whole reads.
-        bytes_per_s: The bandwidth of each direction; 0 for no limit.
-        ending: What happens after `after_bytes` of the direction `is_towards_origin`.
+        delay_s: Every byte comes so much later.
+        piece_bytes: The most that comes at once; 0 for whole reads.
+        bytes_per_s: The bandwidth; 0 for no limit.
+        ending: Comes after `after_bytes` of the direction `is_towards_origin`.
     """
 
     delay_s: float = 0.0
@@ -69,20 +69,14 @@ GOOD = Fault()
 
 
 class FaultyLink:
-    """A listener that connects each of its clients to the origin.
-
-    Attributes:
-        choose: Gives the fault of each new connection.
-        accepted: Connections so far.
-        struck: How often each ending happened.
-    """
+    """A listener that connects each of its clients to the origin; `choose` gives their faults."""
 
     def __init__(self, origin_port: int, random: random.Random) -> None:
         self.origin_port = origin_port
         self.random = random
         self.choose: Callable[[], Fault] = lambda: GOOD
         self.accepted = 0
-        self.struck: dict[Ending, int] = {}
+        self.struck: Counter[Ending] = Counter()
         self.port = 0
         self.wires: set[Wire] = set()
         self._server: asyncio.Server | None = None
@@ -135,8 +129,6 @@ class FaultyLink:
 
 
 class Wire:
-    """A connection of the proxy and the one to the origin that belongs to it."""
-
     def __init__(self, link: FaultyLink) -> None:
         self.link = link
         self.fault = link.choose()
@@ -180,8 +172,7 @@ class Wire:
         if self.ended is not Ending.NEVER:
             return
         self.ended = ending
-        struck = self.link.struck
-        struck[ending] = struck.get(ending, 0) + 1
+        self.link.struck[ending] += 1
         match ending:
             case Ending.RESET:
                 self.drop()
@@ -192,8 +183,6 @@ class Wire:
                 for side in self._sides:
                     side.transport.pause_reading()
                 asyncio.get_running_loop().call_later(FORGET_S, self.drop)
-            case _:
-                pass
 
     def drop(self) -> None:
         self._is_dropped = True
@@ -216,8 +205,6 @@ class Wire:
 
 
 class _Side(asyncio.Protocol):
-    """One of the two connections of a wire."""
-
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self.transport: asyncio.Transport
@@ -247,8 +234,6 @@ class _Side(asyncio.Protocol):
 
 
 class _Direction:
-    """The bytes from one side to the other."""
-
     def __init__(self, wire: Wire, *, is_towards_origin: bool) -> None:
         fault = wire.fault
         self._wire = wire
@@ -335,10 +320,7 @@ class _Direction:
         loop = asyncio.get_running_loop()
         fault = self._wire.fault
         wait_s = max(self._queue[0][0] - loop.time(), TICK_S if fault.bytes_per_s else 0.0)
-        if wait_s > 0:
-            loop.call_later(wait_s, self._pump)
-        else:
-            loop.call_soon(self._pump)
+        loop.call_later(wait_s, self._pump)
 
     def _pump(self) -> None:
         self._is_pumping = False

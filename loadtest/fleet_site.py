@@ -12,17 +12,19 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
+import redis.asyncio
+
+from apfproxy.objects.types import QueuingConfiguration
 from loadtest.admin_pages import fetch
 from loadtest.clients import BROKEN, REFUSED, Connection
 from loadtest.faulty_link import GOOD, Ending, Fault, FaultyLink
+from loadtest.objects import as_text, flow_schema, group_subject, priority_level
 from loadtest.origin import Origin
 from loadtest.processes import LoadTestError, Process, free_ports, python_module, start_apfproxy
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
-
-    Reading = Callable[[asyncio.StreamReader], Awaitable[bytes]]
 
 OK = "200"
 PAUSE_S = 0.1
@@ -35,7 +37,7 @@ REQUESTS = re.compile(
     r'apiserver_request_total\{(?=.*resource="configmaps").*verb="([A-Z]+)".*\} ([0-9.e+]+)'
 )
 
-NAMESPACE = '{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}'
+NAMESPACE = b'{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}'
 KUBECONFIG = """
 apiVersion: v1
 kind: Config
@@ -45,28 +47,7 @@ users: [{{name: fleet, user: {{}}}}]
 contexts: [{{name: fleet, context: {{name: fleet, cluster: fleet, user: fleet}}}}]
 """
 USERS = 20
-OBJECTS = """
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: PriorityLevelConfiguration
-metadata: {{name: {name}}}
-spec:
-  type: Limited
-  limited:
-    nominalConcurrencyShares: 10000
-    lendablePercent: 50
-    limitResponse: {{type: Queue, queuing: {{queues: 32, handSize: 4, queueLengthLimit: 400}}}}
----
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: FlowSchema
-metadata: {{name: {name}}}
-spec:
-  matchingPrecedence: 100
-  priorityLevelConfiguration: {{name: {name}}}
-  distinguisherMethod: {{type: ByUser}}
-  rules:
-  - subjects: [{users}]
-    nonResourceRules: [{{verbs: ["*"], nonResourceURLs: ["/members/*"]}}]
-"""
+LEVELS = ("odd", "even")
 SETTINGS = """
 flowControl:
   serverConcurrencyLimit: {fleet.limit}
@@ -82,6 +63,14 @@ logLevel: info
 """
 
 
+def level_of(group: str) -> str:
+    queuing = QueuingConfiguration(queues=32, hand_size=4, queue_length_limit=400)
+    level = priority_level(
+        group, shares=10_000, queuing=queuing, lendable_percent=50, borrowing_limit_percent=None
+    )
+    return as_text(level, flow_schema(group, group, group_subject(group)))
+
+
 class FleetOrigin(Origin):
     """The server, in this process, which counts how many requests it has at once.
 
@@ -91,8 +80,7 @@ class FleetOrigin(Origin):
 
     Attributes:
         running, by_member: Requests that it has now, and those of each member.
-        peak: The most at once since `begin`.
-        answered: Since then, by member.
+        peak, answered: The most at once since `begin`, and responses since then by member.
     """
 
     def __init__(self, limit: int, service_s: float) -> None:
@@ -113,7 +101,6 @@ class FleetOrigin(Origin):
         self.answered.clear()
 
     def mean(self) -> float:
-        """Give how many requests it had at once since `begin`, on average."""
         self._account()
         return self._seat_s / max(self._counted_s - self._begun_s, 1e-9)
 
@@ -163,15 +150,10 @@ class FleetOrigin(Origin):
 
 
 class FleetClients:
-    """Clients of each member, in closed loops.
+    """Clients of each member, in closed loops, with `results` since they were last cleared."""
 
-    Attributes:
-        results: What came of requests since they were last cleared.
-    """
-
-    def __init__(self, ports: Sequence[int], users: int) -> None:
+    def __init__(self, ports: Sequence[int]) -> None:
         self.results: Counter[str] = Counter()
-        self._users = users
         self._ports = ports
         self._wanted = [0] * len(ports)
         self._clients: list[list[asyncio.Task[None]]] = [[] for _ in ports]
@@ -184,14 +166,14 @@ class FleetClients:
                 clients.append(asyncio.create_task(self._ask(member, place)))
 
     def stop(self) -> None:
-        """Close all connections at once."""
         for each in itertools.chain(*self._clients):
             each.cancel()
 
     async def _ask(self, member: int, place: int) -> None:
+        user = place % USERS
         request = (
             f"GET /members/{member}/x HTTP/1.1\r\nHost: fleet\r\n"
-            f"X-Remote-User: user-{place % self._users}\r\n\r\n"
+            f"X-Remote-User: user-{user}\r\nX-Remote-Group: {LEVELS[user % 2]}\r\n\r\n"
         ).encode()
         connection: Connection | None = None
         try:
@@ -211,12 +193,7 @@ class FleetClients:
 
 
 class StoreProcess:
-    """Holds what stores have in common.
-
-    Attributes:
-        port: Of 127.0.0.1.
-        is_well: Whether it runs, and responds.
-    """
+    """A store that runs here, and responds while it `is_well`."""
 
     def __init__(self, directory: Path) -> None:
         (self.port,) = free_ports(1)
@@ -251,33 +228,12 @@ class StoreProcess:
 
     @property
     def process(self) -> Process:
-        """Return where it runs; LoadTestError if it does not."""
         if self._process is None:
             raise LoadTestError("the store has not been started")
         return self._process
 
     def cpu_ns(self) -> int:
         return self.process.cpu_ns()
-
-    async def ask(self, text: str, read: Reading) -> str:
-        """Send it something; LoadTestError if no response comes."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        try:
-            async with asyncio.timeout(RESPONDS_WITHIN_S):
-                writer.write(text.encode())
-                return (await read(reader)).decode()
-        except (TimeoutError, ValueError, asyncio.IncompleteReadError) as error:
-            raise LoadTestError("the store does not respond; see its log") from error
-        finally:
-            writer.close()
-
-
-async def read_bulk(reader: asyncio.StreamReader) -> bytes:
-    return await reader.readexactly(int((await reader.readline())[1:]))
-
-
-async def read_all(reader: asyncio.StreamReader) -> bytes:
-    return await reader.read()
 
 
 class RedisServer(StoreProcess):
@@ -291,10 +247,15 @@ class RedisServer(StoreProcess):
 
     async def commands(self) -> Counter[str]:
         found: Counter[str] = Counter()
-        for line in (await self.ask("INFO commandstats\r\n", read_bulk)).splitlines():
-            name, _, text = line.removeprefix("cmdstat_").partition(":calls=")
-            if text and name in COMMANDS:
-                found[name] = int(text.partition(",")[0])
+        client = redis.asyncio.Redis(port=self.port, socket_timeout=RESPONDS_WITHIN_S)
+        try:
+            async with client:
+                counts = await client.info("commandstats")
+        except redis.RedisError as error:
+            raise LoadTestError("the store does not respond; see its log") from error
+        for name, each in counts.items():
+            if (command := name.removeprefix("cmdstat_")) in COMMANDS:
+                found[command] = each["calls"]
         return found
 
     def settings(self, port: int, directory: Path) -> str:
@@ -313,12 +274,14 @@ class KubernetesApi(StoreProcess):
     async def start(self) -> None:
         await super().start()
         head = (
-            f"POST /api/v1/namespaces HTTP/1.1\r\nHost: fleet\r\nContent-Length: {len(NAMESPACE)}"
+            b"POST /api/v1/namespaces HTTP/1.1\r\nHost: fleet\r\nContent-Type: application/json\r\n"
         )
-        kind = "Content-Type: application/json\r\nConnection: close"
-        answer = await self.ask(f"{head}\r\n{kind}\r\n\r\n{NAMESPACE}", read_all)
-        if " 201 " not in answer.partition("\r")[0]:
-            raise LoadTestError(f"the API server does not create a namespace: {answer[:200]!r}")
+        connection = await Connection.open(self.port)
+        data = b"%bContent-Length: %d\r\n\r\n%b" % (head, len(NAMESPACE), NAMESPACE)
+        status = await connection.ask(data)
+        connection.close()
+        if status != 201:
+            raise LoadTestError(f"the API server does not create a namespace: {status}")
 
     async def commands(self) -> Counter[str]:
         found: Counter[str] = Counter()
@@ -342,15 +305,12 @@ STORES: dict[str, type[RedisServer | KubernetesApi]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Holds what is tested.
+    """Settings of a fleet.
 
     Attributes:
-        store: The name of one of `STORES`.
-        members: How many.
-        limit: Seats that they share.
+        limit: Seats that the members share.
         service_s: How long a request takes; less than a fifth of a lease, or what runs when a
             lease ends may count above the limit.
-        lease_s: Of the members.
         refresh_s: Between two looks of a member at the record.
     """
 
@@ -363,11 +323,7 @@ class Fleet:
 
 
 class Site:
-    """The fleet; as a context manager everything is stopped at the end.
-
-    Attributes:
-        links: Of each member to the store.
-    """
+    """The fleet, and a link of each member to the store; at the end all of it is stopped."""
 
     def __init__(self, directory: Path, fleet: Fleet, *, seed: int = 0) -> None:
         self.fleet = fleet
@@ -375,7 +331,7 @@ class Site:
         self.store: RedisServer | KubernetesApi = STORES[fleet.store](directory)
         self.ports = [0] * fleet.members
         self.admin_ports = [0] * fleet.members
-        self.clients = FleetClients(self.ports, USERS)
+        self.clients = FleetClients(self.ports)
         self.chance = random.Random(seed)  # noqa: S311 - no secret
         self.links = [FaultyLink(self.store.port, self.chance) for _ in self.ports]
         self._directory = directory
@@ -383,13 +339,7 @@ class Site:
         self._running = ExitStack()
 
     async def start(self) -> None:
-        levels = []
-        for number, name in enumerate(("odd", "even")):
-            users = ", ".join(
-                f"{{kind: User, user: {{name: user-{user}}}}}" for user in range(number, USERS, 2)
-            )
-            levels.append(OBJECTS.format(name=name, users=users))
-        (self._directory / "objects.yaml").write_text("---\n".join(levels))
+        (self._directory / "objects.yaml").write_text("".join(map(level_of, LEVELS)))
         await self.origin.start()
         await self.store.start()
         for at, link in enumerate(self.links):

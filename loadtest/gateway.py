@@ -15,34 +15,23 @@ The exit status is 2 if a promise was not kept.
 from __future__ import annotations
 
 import asyncio
-import json
+import enum
 import random
 import sys
+from collections import Counter
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 import uvloop
 
-from loadtest.admin_pages import fetch
+from loadtest.admin_pages import fetch, read_limits
 from loadtest.arguments import Parser, count_up_to
-from loadtest.clients import MISPAIRED, Connection, OpenLoop, Outcome
-from loadtest.gateway_phases import (
-    DETECTED_WITHIN_S,
-    FAULTS,
-    GOOD,
-    Event,
-    Notes,
-    Phase,
-    WatchEnd,
-    judge,
-    judge_limits,
-    schedule,
-)
-from loadtest.gateway_servers import NAMES, Servers
-from loadtest.origin import ITEM, LIST_ITEMS
-from loadtest.processes import measured
+from loadtest.clients import MISPAIRED, Connection, OpenLoop, Outcome, percentile
+from loadtest.origin import ITEM, LIST_ITEMS, Entry, read_journal
+from loadtest.processes import Process, free_ports, measured, python_module
 from loadtest.soak_site import OBJECTS, log_problem, start_proxy
 from loadtest.tables import Table
 
@@ -61,6 +50,23 @@ WATCHES = 60
 BETWEEN_WATCHES_S = 0.1
 SEATS_PER_ENDPOINT = 200
 POLL_S = 0.05
+NAMES = "abcdefghi"
+"""For the servers."""
+NOTICED_S = 2.0
+"""How long a server that will leave says that it is not ready, before it does."""
+GOOD = "200"
+DETECTED_WITHIN_S = 3.0
+"""By then a gateway has to know that a server hangs or fails: two checks, and the time of each."""
+FOLLOWS_WITHIN_S = {"killed": 1.0, "back": 2.0}
+"""How soon the limit has to follow; where health checks have to see it first, those count, too."""
+SLACK_S = 0.05
+"""For what is on its way between processes of a busy machine."""
+BALANCE = 0.1
+"""By how much a server's share of the requests may differ from that of the others."""
+SETTLED = 2 / 3
+"""For a phase, after which the balance counts."""
+FEWEST_TO_BALANCE = 600
+"""Requests to a server: of fewer, chance alone makes a difference of a tenth."""
 
 SETTINGS = f"""
 downstream: {{requestTimeout: 6s}}
@@ -76,9 +82,159 @@ logLevel: warning
 """
 
 
-class Clients:
-    """Requests at a steady rate, each of which names itself, and watches."""
+class Servers:
+    def __init__(self, directory: Path, count: int) -> None:
+        self.count = count
+        self.names = NAMES[:count]
+        self.ports = free_ports(count)
+        self._directory = directory
+        self._running = ExitStack()
+        self._processes = [self._start(at) for at in range(count)]
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._running.close()
+
+    async def kill(self, at: int) -> None:
+        await self._processes[at].kill()
+
+    def hang(self, at: int) -> None:
+        self._processes[at].hang()
+
+    async def be(self, at: int, manner: str) -> None:
+        await fetch(self.ports[at], f"/-/be/{manner}")
+
+    async def drain(self, at: int) -> None:
+        await self.be(at, "unready")
+        await asyncio.sleep(NOTICED_S)
+        await asyncio.to_thread(self._processes[at].stop)
+
+    async def be_well(self, at: int) -> None:
+        self._processes[at].go_on()
+        if self._processes[at].is_running:
+            await self.be(at, "well")
+        else:
+            await self.start(at, "well")
+
+    async def start(self, at: int, manner: str) -> None:
+        self._processes[at] = await asyncio.to_thread(self._start, at, manner)
+
+    def journals(self) -> list[list[Entry]]:
+        return [read_journal(self._journal(at)) for at in range(self.count)]
+
+    def _journal(self, at: int) -> Path:
+        return self._directory / f"{NAMES[at]}.journal"
+
+    def _start(self, at: int, manner: str = "well") -> Process:
+        name, port = NAMES[at], self.ports[at]
+        argv = [
+            *python_module("loadtest.origin"),
+            *("--port", str(port), "--name", name, "--journal", str(self._journal(at))),
+            *("--delay-ms", "4", "--event-period", "1", "--manner", manner),
+        ]
+        process = Process(f"server-{name}", argv, port=port, directory=self._directory)
+        return self._running.enter_context(process)
+
+
+class Event(enum.StrEnum):
+    """An event at the beginning of a phase; at `ALL` all servers are well."""
+
+    ALL = "all"
+    KILLED = "killed"
+    HUNG = "hung"
+    SLOW = "slow"
+    FAILING = "failing"
+    DRAINED = "drained"
+    BACK = "back"
+
+
+FAULTS = (Event.KILLED, Event.HUNG, Event.SLOW, Event.FAILING, Event.DRAINED)
+WHOLE = (Event.ALL, Event.BACK)
+"""Phases in which all servers are well."""
+
+
+class WatchEnd(NamedTuple):
+    """A watch that ended: when, at which origin, and whether in order."""
+
+    at_s: float
+    origin: str
+    is_clean: bool
+
+
+@dataclass(slots=True)
+class Notes:
+    """Observations of clients: requests, ends of watches, and open watches by origin."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    watch_ends: list[WatchEnd] = field(default_factory=list)
+    watching: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Phase:
+    """A part of the run.
+
+    Attributes:
+        victim: The number of the server that its event happens to.
+        begun_s, done_s: When the event begins, and is over.
+        limit: Seats that there must be at the end.
+        follows_s: How long after `begun_s` there were; None if not in this phase.
+        watching: Watches by server at the end.
+        counts: Responses by result.
+        own: Bad ones that the victim had before the gateway could know.
+        bad: Other bad responses, by result.
+        p99_ms: Of good responses.
+        requests: To each server, once all has settled.
+        spread: How much the share of a healthy server differs from the mean at most.
+    """
+
+    event: Event
+    victim: int | None = None
+    begun_s: float = 0.0
+    done_s: float = 0.0
+    end_s: float = 0.0
+    limit: int = 0
+    follows_s: float | None = None
+    watching: dict[str, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    own: int = 0
+    bad: Counter[str] = field(default_factory=Counter)
+    p99_ms: float = 0.0
+    requests: dict[str, int] = field(default_factory=dict)
+    spread: float = 0.0
+
+    @property
+    def label(self) -> str:
+        return self.event if self.victim is None else f"{self.event} {NAMES[self.victim]}"
+
+    def excuses(self, outcome: Outcome, seen_by: set[int]) -> bool:
+        """Whether a bad answer is the victim's own."""
+        if self.victim is None or seen_by - {self.victim}:
+            return False
+        match self.event:
+            case Event.KILLED:
+                return outcome.due_s <= self.done_s + SLACK_S
+            case Event.HUNG:
+                return outcome.due_s <= self.begun_s + DETECTED_WITHIN_S
+            case Event.FAILING:
+                return (
+                    outcome.origin == NAMES[self.victim]
+                    and outcome.due_s <= self.begun_s + DETECTED_WITHIN_S
+                )
+        return False
+
+    def ends_watch(self, end: WatchEnd) -> bool:
+        return (
+            self.event in (Event.KILLED, Event.HUNG)
+            and self.victim is not None
+            and end.origin in ("", NAMES[self.victim])
+            and self.begun_s <= end.at_s <= self.end_s + SLACK_S
+        )
+
+
+class Clients:
     def __init__(self, port: int, rate: float) -> None:
         self.notes = Notes()
         self._port = port
@@ -135,8 +291,6 @@ def check(connection: Connection, outcome: Outcome) -> None:
 
 
 class Watch(Connection):
-    """A watch, until it ends."""
-
     @classmethod
     async def watching(cls, port: int, notes: Notes, ended: asyncio.Future[WatchEnd]) -> Watch:
         def on_end(connection: Connection, status: int) -> None:
@@ -180,8 +334,7 @@ async def strike(servers: Servers, phase: Phase) -> None:
 
 async def follow_limit(admin_port: int, phase: Phase, end_s: float) -> None:
     while monotonic() < min(end_s, phase.begun_s + DETECTED_WITHIN_S):
-        limit = json.loads(await fetch(admin_port, "/debug/limits"))["serverConcurrencyLimit"]
-        if limit == phase.limit:
+        if (await read_limits(admin_port))["serverConcurrencyLimit"] == phase.limit:
             phase.follows_s = monotonic() - phase.begun_s
             return
         await asyncio.sleep(POLL_S)
@@ -205,6 +358,105 @@ async def run_phases(
         print(f"\r{phase.label:<11}", end="", flush=True)
     print()
     return phases
+
+
+def schedule(servers: int) -> list[Phase]:
+    phases = [Phase(Event.ALL)]
+    for at, fault in enumerate(FAULTS):
+        phases += [Phase(fault, at % servers), Phase(Event.BACK, at % servers)]
+    return phases
+
+
+def judge(
+    phases: Sequence[Phase], notes: Notes, journals: Sequence[Sequence[Entry]]
+) -> tuple[list[str], dict[str, int]]:
+    wrong: list[str] = []
+    seen: dict[int, list[int]] = {}
+    for at, journal in enumerate(journals):
+        for entry in journal:
+            seen.setdefault(entry.number, []).append(at)
+    outcomes: list[list[Outcome]] = [[] for _ in phases]
+    at = 0
+    for outcome in sorted(notes.outcomes, key=lambda each: each.due_s):
+        while at + 1 < len(phases) and outcome.due_s >= phases[at + 1].begun_s:
+            at += 1
+        phase = phases[at]
+        phase.counts[outcome.result] += 1
+        outcomes[at].append(outcome)
+        got_it = seen.get(outcome.number, [])
+        if outcome.result == GOOD:
+            if NAMES.index(outcome.origin) not in got_it:
+                wrong.append(f"{outcome} was not seen by the server that answered it")
+        elif any(
+            each.excuses(outcome, set(got_it))
+            for each in phases[: at + 2]
+            if each.begun_s <= outcome.done_s and outcome.due_s <= each.end_s
+        ):
+            phase.own += 1
+        else:
+            phase.bad[outcome.result] += 1
+    doubled = [
+        outcome
+        for outcome in notes.outcomes
+        if outcome.is_write and len(seen.get(outcome.number, [])) > 1
+    ]
+    wrong += [f"{outcome} was seen by {seen[outcome.number]}" for outcome in doubled[:10]]
+    for number, phase in enumerate(phases):
+        good = [each for each in outcomes[number] if each.result == GOOD]
+        if good:
+            phase.p99_ms = percentile([each.done_s - each.due_s for each in good], 99) * 1000
+        from_s = phase.begun_s + (phase.end_s - phase.begun_s) * SETTLED
+        phase.requests = {
+            NAMES[index]: sum(from_s <= entry.at_s < phase.end_s for entry in journal)
+            for index, journal in enumerate(journals)
+        }
+        judge_phase(phase, wrong)
+    broken = Counter(
+        each.origin or "none"
+        for each in notes.watch_ends
+        if not each.is_clean and not any(phase.ends_watch(each) for phase in phases)
+    )
+    wrong += [f"{count} watches of {origin} were broken off" for origin, count in broken.items()]
+    totals = {
+        "requests": len(notes.outcomes),
+        "good": sum(phase.counts[GOOD] for phase in phases),
+        "own": sum(phase.own for phase in phases),
+        "bad": sum(sum(phase.bad.values()) for phase in phases),
+        "doubled_writes": len(doubled),
+        "repeated_reads": sum(len(each) > 1 for each in seen.values()) - len(doubled),
+        "watches_ended": len(notes.watch_ends),
+        "watches_ended_in_order": sum(each.is_clean for each in notes.watch_ends),
+    }
+    return wrong, totals
+
+
+def judge_phase(phase: Phase, wrong: list[str]) -> None:
+    label = phase.label
+    if phase.bad:
+        wrong.append(f"{label}: bad answers that were not the server's own: {dict(phase.bad)}")
+    is_whole = phase.event in WHOLE
+    counts = [
+        count
+        for name, count in phase.requests.items()
+        if is_whole or phase.victim is None or name != NAMES[phase.victim]
+    ]
+    mean = sum(counts) / len(counts)
+    phase.spread = max(abs(count - mean) for count in counts) / mean if mean else 1.0
+    if phase.spread > BALANCE and mean >= FEWEST_TO_BALANCE:
+        wrong.append(f"{label}: the shares of servers that are well differ by {phase.spread:.0%}")
+
+
+def judge_limits(phases: Sequence[Phase]) -> list[str]:
+    wrong = []
+    for phase in phases:
+        within_s = FOLLOWS_WITHIN_S.get(phase.event, DETECTED_WITHIN_S)
+        if phase.follows_s is None and phase.end_s - phase.begun_s < within_s:
+            continue  # it had no time to
+        if phase.follows_s is None:
+            wrong.append(f"{phase.label}: the limit did not become {phase.limit}")
+        elif phase.follows_s > within_s:
+            wrong.append(f"{phase.label}: the limit followed after {phase.follows_s:.2f} s")
+    return wrong
 
 
 def print_phases(phases: Sequence[Phase], names: Sequence[str]) -> None:
@@ -234,7 +486,6 @@ def print_phases(phases: Sequence[Phase], names: Sequence[str]) -> None:
 async def measure(
     servers_count: int, requests: int, rate: float, directory: Path
 ) -> tuple[dict[str, Any], list[str]]:
-    """Run all phases: the results, and what is wrong with them."""
     (directory / "objects.yaml").write_text(OBJECTS)
     (directory / "gateway.yaml").write_text(SETTINGS)
     with ExitStack() as running:

@@ -31,7 +31,7 @@ import uvloop
 
 from apfproxy.flowcontrol.classifier import flow_hash
 from apfproxy.flowcontrol.dealer import Dealer
-from loadtest.admin_pages import SeatWatch, fetch
+from loadtest.admin_pages import SeatWatch, fetch, read_limits
 from loadtest.arguments import Parser, count_up_to, names_from
 from loadtest.clients import Flow, drive, percentile
 from loadtest.processes import LoadTestError, measured, pin, start_apfproxy, start_origin
@@ -234,7 +234,7 @@ async def check_seats(scenario: Scenario, admin_port: int) -> None:
     What counts is the nominal limit of all workers: their current ones may be less while they begin
     to divide it.
     """
-    levels = json.loads(await fetch(admin_port, "/debug/limits"))["levels"]
+    levels = (await read_limits(admin_port))["levels"]
     seats = {each["name"]: each["nominal"] for each in levels}.get(scenario.priority_level, 0)
     if not seats or (scenario.objects and seats != scenario.slots):
         raise LoadTestError(
@@ -269,7 +269,6 @@ def mean_busy(report: str) -> float:
 
 
 def print_findings(findings: Findings) -> None:
-    """Print the table of one setting, and what it says of the targets."""
     scenario = findings.scenario
     print(f"\n{scenario.name}: {scenario.title}")
     LOADS.head()
@@ -313,7 +312,6 @@ def verdict(is_met: bool) -> str:
 
 
 def as_json(findings: Findings) -> dict[str, object]:
-    """Give one setting's results; `plots` draws them."""
     return {
         "scenario": findings.scenario.name,
         "title": findings.scenario.title,

@@ -24,6 +24,7 @@ from h2.events import DataReceived, ResponseReceived, StreamEnded, StreamReset
 from loadtest.contenders import start_contender
 from loadtest.nginx_origin import start_nginx_origin
 from loadtest.processes import LoadTestError, start_origin
+from loadtest.tables import Table
 from loadtest.wrk import FIELDS, TARGET
 
 if TYPE_CHECKING:
@@ -42,27 +43,27 @@ SETTLE_S = 2.0
 ANSWER_WITHIN_S = 60.0
 
 TARGETS = {"idle_bytes": 6 * 1024, "watch_bytes": 20 * 1024}
-"""Holds what apfproxy is to stay within: bytes per connection and per watch."""
+"""Limits of apfproxy, per connection and per watch."""
 
 HTTP2_TARGETS = {"watch_bytes": 8 * 1024}
 """The same over HTTP/2, with TLS or without, where watches share connections."""
 
 
 class Held(NamedTuple):
-    """Holds what clients hold open."""
+    """Requests that clients hold open.
+
+    Attributes:
+        until: Bytes of the body that are waited for; nothing waits for the response's end.
+        streams: How many share a connection over HTTP/2; 0 speaks HTTP/1.1, each on its own.
+    """
 
     target: str
     until: bytes
-    """For the answer's body; nothing waits for the answer's end."""
-
     number: int
     streams: int
-    """How many of it share a connection over HTTP/2; 0 speaks HTTP/1.1, each on its own."""
 
 
 class Http2Connection:
-    """A connection over HTTP/2 whose calls block."""
-
     def __init__(self, sock: socket.socket, name: str) -> None:
         self._sock = sock
         self._name = name
@@ -143,32 +144,27 @@ def _open(proxy: Process, held: Held, tls: ssl.SSLContext | None, stack: ExitSta
 def _ask(proxy: Process, sock: socket.socket, held: Held, fields: dict[str, str]) -> None:
     lines = [f"GET {held.target} HTTP/1.1", *(f"{name}: {text}" for name, text in fields.items())]
     sock.sendall("\r\n".join([*lines, "", ""]).encode())
-    until = held.until or b"\r\n\r\n"
-    received = _receive(sock, until)
-    if not (received.startswith(b"HTTP/1.1 200 ") and until in received):
-        status = received.split(b"\r\n", 1)[0].decode(errors="replace")
-        raise LoadTestError(f"{proxy.name} answered {status!r} instead of a whole 200")
-
-
-def _receive(connection: socket.socket, until: bytes) -> bytes:
-    received = b""
+    until, received = held.until or b"\r\n\r\n", b""
     while until not in received:
-        data = connection.recv(65536)
+        data = sock.recv(65536)
         received += data
-        # What is looked for may never come in a refusal; its head says enough.
+        # The bytes that are awaited may never come in a refusal; its head says enough.
         is_refusal = b"\r\n\r\n" in received and not received.startswith(b"HTTP/1.1 200 ")
         if not data or is_refusal:
             break
-    return received
+    if not (received.startswith(b"HTTP/1.1 200 ") and until in received):
+        status = received.split(b"\r\n", 1)[0].decode(errors="replace")
+        raise LoadTestError(f"{proxy.name} responded {status!r} instead of a whole 200")
 
 
 def weigh(
     proxies: Sequence[str], site: Site, connections: int, watches: int, streams: int = 0
 ) -> dict[str, dict[str, float]]:
-    """Measure each proxy's memory per idle connection and per open watch; print both."""
     weights: dict[str, dict[str, float]] = {}
     how = f"HTTP/2, {streams} watches a connection" if streams else "HTTP/1.1"
-    print(f"\n{how}\n{'proxy':<10}{'KiB/idle connection':>21}{'KiB/open watch':>16}")
+    table = Table("proxy <10 | KiB/idle connection >21.2f | KiB/open watch >16.2f")
+    print(f"\n{how}")
+    table.head()
     for name in proxies:
         weights[name] = {}
         if connections:
@@ -179,11 +175,8 @@ def weigh(
             with start_origin(directory=site.directory, core=site.load_core) as origin:
                 held = Held(WATCH_TARGET, b'"ADDED"', watches, streams)
                 weights[name]["watch_bytes"] = _weigh_one(name, site, origin, held)
-        texts = [
-            f"{weights[name][key] / 1024:.2f}" if key in weights[name] else "-"
-            for key in ("idle_bytes", "watch_bytes")
-        ]
-        print(f"{name:<10}{texts[0]:>21}{texts[1]:>16}", flush=True)
+        found = (weights[name].get(key) for key in ("idle_bytes", "watch_bytes"))
+        table.row(name, *("-" if each is None else each / 1024 for each in found))
     for key, measured in weights.get("apfproxy", {}).items():
         target = (HTTP2_TARGETS if streams else TARGETS).get(key)
         if target is None or (site.tls is not None and not streams):

@@ -102,7 +102,6 @@ SIZES_KB = (1, 2, 4, 9, 20)
 
 
 def start_nginx_origin(site: Site, mix: str = "same") -> Process:
-    """Start the origin of a mix; it keeps connections alive."""
     name = f"nginx-origin-{mix}"
     if mix != "cluster":
         return start_nginx(name, SMALL, site, site.load_core, site.upstream_tls)
@@ -127,7 +126,6 @@ def start_nginx(
     http2: bool = False,
     **texts: object,
 ) -> Process:
-    """Start nginx with a configuration."""
     (port,) = free_ports(1)
     config = site.directory / f"{name}.conf"
     ssl = "" if tls is None else " ssl"

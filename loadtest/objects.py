@@ -1,6 +1,10 @@
-"""Priority levels and FlowSchemas for tests that need some and care for little of what they say."""
+"""Priority levels and FlowSchemas for tests that need some and care for few of their fields."""
 
 from __future__ import annotations
+
+import json
+
+import msgspec
 
 from apfproxy.objects.types import (
     FlowDistinguisherMethod,
@@ -87,3 +91,12 @@ def flow_schema(
             ),
         ),
     )
+
+
+def as_text(*objects: PriorityLevelConfiguration | FlowSchema) -> str:
+    """A file of objects, each a document of JSON."""
+    documents = []
+    for each in objects:
+        kind = {"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": type(each).__name__}
+        documents.append(f"---\n{json.dumps(kind | msgspec.to_builtins(each))}\n")
+    return "".join(documents)

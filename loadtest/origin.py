@@ -144,7 +144,6 @@ class Origin:
         self.port = self._server.sockets[0].getsockname()[1]
 
     def stop(self) -> None:
-        """Close everything at once."""
         if self._server is not None:
             self._server.close()
         for connection in tuple(self.connections):

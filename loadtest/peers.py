@@ -87,7 +87,6 @@ def loads_of(options: argparse.Namespace) -> dict[str, Load]:
 
 
 def compare(options: argparse.Namespace, site: Site) -> list[Result]:
-    """Drive every proxy in every round and print each round as it ends."""
     rng = random.Random(options.seed)  # noqa: S311 - an order and a mix, no secrets
     token_file = site.directory / "tokens.csv"
     write_token_file(token_file, users())

@@ -81,7 +81,6 @@ def print_round(
 
 
 def print_medians(results: Sequence[Result], options: argparse.Namespace) -> list[Result]:
-    """Print each column's median over the rounds, per mix and proxy, and what they mean."""
     medians = []
     for mix in options.loads:
         for name in options.proxies:

@@ -22,13 +22,16 @@ import uvloop
 
 from loadtest.arguments import Parser, count_up_to
 from loadtest.clients import Flow, drive
-from loadtest.processes import Process, free_ports, measured, start_apfproxy, start_origin
+from loadtest.contenders import start_haproxy
+from loadtest.processes import measured, start_apfproxy, start_origin
 from loadtest.tables import Table
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
     from pathlib import Path
+
+    from loadtest.processes import Process
 
 JITTER_PERCENT = 20
 HAPROXY, ALIKE, LEVELS = "haproxy", "alike", "levels"
@@ -72,24 +75,6 @@ CLASSES = "\n".join(
     for place, name in enumerate(NAMES)
 )
 
-HAPROXY_CONFIG = """
-global
-    nbthread 1
-defaults
-    mode http
-    timeout connect 5s
-    timeout client 300s
-    timeout server 300s
-    timeout queue 60s
-    http-reuse always
-frontend clients
-    bind 127.0.0.1:{port} backlog 4096
-{classes}
-    default_backend origin
-backend origin
-    server origin 127.0.0.1:{upstream_port} maxconn {seats}
-"""
-
 
 def start(name: str, directory: Path, upstream_port: int, *, seats: int, objects: str) -> Process:
     if name != HAPROXY:
@@ -102,12 +87,7 @@ def start(name: str, directory: Path, upstream_port: int, *, seats: int, objects
             upstream_port=upstream_port, directory=directory, arguments=arguments
         )
         return process
-    (port,) = free_ports(1)
-    config = directory / "haproxy.cfg"
-    ports = {"port": port, "upstream_port": upstream_port}
-    config.write_text(HAPROXY_CONFIG.format(**ports, seats=seats, classes=CLASSES))
-    argv = ["haproxy", "-db", "-f", str(config)]
-    return Process(HAPROXY, argv, port=port, directory=directory)
+    return start_haproxy(directory, upstream_port, rules=CLASSES, server=f" maxconn {seats}")
 
 
 def measure(

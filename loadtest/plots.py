@@ -39,7 +39,6 @@ def save(figure: Any, path: Path) -> None:  # noqa: ANN401 - matplotlib has type
 
 
 def plot_isolation(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
-    """Draw latencies of modest flows, and the throughput of each flow, by setting."""
     for setting in results:
         title, flows = setting["title"], setting["flows"]
         figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")

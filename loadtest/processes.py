@@ -70,6 +70,7 @@ class Process:
         core: int | None = None,
         directory: Path,
         environment: Mapping[str, str] | None = None,
+        descriptors: Sequence[int] = (),
     ) -> None:
         self.name = name
         self.port = port
@@ -83,6 +84,7 @@ class Process:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PYTHONPATH": SEARCHED, **(environment or {})},
+                pass_fds=descriptors,
                 # An interrupt from the terminal is ours to handle: we stop each by its id.
                 start_new_session=True,
             )
@@ -183,7 +185,6 @@ def python_module(name: str) -> list[str]:
 
 
 def pin(pid: int, core: int) -> None:
-    """Confine a process to one CPU where there is more than one to choose from."""
     if len(CPUS) > 1:
         os.sched_setaffinity(pid, {CPUS[min(core, len(CPUS) - 1)]})
 
@@ -255,7 +256,6 @@ def start_apfproxy(
 def start_origin(
     *, directory: Path, core: int | None = None, arguments: Sequence[str] = ()
 ) -> Process:
-    """Start the Python origin of `origin.py` in a process of its own."""
     (port,) = free_ports(1)
     argv = [*python_module("loadtest.origin"), "--port", str(port), *arguments]
     return Process("origin", argv, port=port, core=core, directory=directory)

@@ -38,17 +38,14 @@ MinProtocol = TLSv1.3
 Ciphersuites = {CIPHER}
 Groups = {CURVE}
 """
-"""Holds what OpenSSL reads at the start of a client that has no options of its own for it."""
+"""For OpenSSL in a client that has no options of its own for it."""
 
 
 class Build(NamedTuple):
-    """An apfproxy that can be started."""
+    """An apfproxy that can be started: its interpreter, and the path of its packages, if any."""
 
     python: str
-    """The interpreter."""
-
     path: str
-    """Where the interpreter looks for packages first; empty for what is installed with it."""
 
     def command(self) -> list[str]:
         # -P: the package in the current directory is this checkout's.
@@ -81,7 +78,6 @@ def kind_of(version: str) -> str:
 
 
 def named_build(text: str) -> tuple[str, Build]:
-    """Read an argument NAME=PYTHON or NAME=CHECKOUT."""
     name, _, place = text.partition("=")
     path = Path(place)
     if re.fullmatch(r"[a-z][a-z0-9-]{0,19}", name) is None:
@@ -99,18 +95,13 @@ def named_build(text: str) -> tuple[str, Build]:
 
 
 class TlsSite(NamedTuple):
-    """The files of TLS, each by its path."""
+    """The files of TLS; HAProxy has two in one, and OPENSSL_CONF of a client names the last."""
 
     certificate: Path
     key: Path
     certificate_and_key: Path
-    """In one file, as HAProxy has it."""
-
     authority: Path
-    """The CA of the certificate."""
-
     client_config: Path
-    """For OPENSSL_CONF of a client."""
 
     def names(self) -> dict[str, str]:
         return {"certificate": str(self.certificate), "key": str(self.key), "curve": CURVE}
@@ -126,7 +117,6 @@ class TlsSite(NamedTuple):
 
 
 def make_tls(directory: Path) -> TlsSite:
-    """Issue a certificate and write all files."""
     authority = Authority("peers")
     issued = authority.issue(SERVER_NAME, usage="server")
     certificate, key = issued.write(directory, "server")
@@ -143,31 +133,26 @@ def make_tls(directory: Path) -> TlsSite:
 
 
 class Site(NamedTuple):
-    """Where and how the programs of one comparison run."""
+    """Where and how the programs of one comparison run.
+
+    Attributes:
+        directory: An existing one for configurations and output.
+        proxy_core: The CPU of each proxy; None leaves it to the scheduler.
+        load_core: The CPU of the origin and of the load generator.
+        tls: Between clients and proxies, if they use it.
+        upstream_tls: Between proxies and the origin, if they use it.
+        http2: Whether clients speak HTTP/2 to the proxies; HTTP/1.1 otherwise.
+        features: Those that `WITH` has on and apfproxy has not; None leaves apfproxy its defaults.
+        builds: Each apfproxy by its name; `WITH` is the last of them.
+        token_file: The tokens that apfproxy knows; without, it believes identity headers.
+    """
 
     directory: Path
-    """An existing directory for configurations and output."""
-
     proxy_core: int | None
-    """The CPU of each proxy; None leaves it to the scheduler."""
-
     load_core: int | None
-    """The CPU of the origin and of the load generator."""
-
     tls: TlsSite | None = None
-    """Holds what proxies and clients speak TLS with, if they do."""
-
     upstream_tls: TlsSite | None = None
-    """Holds what proxies and the origin speak TLS with, if they do."""
-
     http2: bool = False
-    """Whether clients speak HTTP/2 to the proxies; HTTP/1.1 otherwise."""
-
     features: Sequence[str] | None = None
-    """Holds what `WITH` has on and apfproxy has not; None leaves apfproxy its defaults."""
-
     builds: Mapping[str, Build] = MappingProxyType({"apfproxy": THIS})
-    """Each apfproxy's name, and what it is; `WITH` is the last of them."""
-
     token_file: Path | None = None
-    """The tokens that apfproxy knows; without, it believes identity headers."""

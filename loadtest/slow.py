@@ -26,6 +26,7 @@ from loadtest.admin_pages import ProxyState, read_state
 from loadtest.clients import OpenLoop
 from loadtest.processes import LoadTestError, Process, installed, start_origin
 from loadtest.soak_site import start_proxy
+from loadtest.tables import Table
 
 if TYPE_CHECKING:
     import argparse
@@ -56,7 +57,10 @@ FIELDS = {
     "beside": b"X-Remote-User: alice\r\n",
 }
 """For a user in the level workload-high, and of one in global-default, as the slow clients are."""
-COLUMNS = "{:6} {:>6}  {:>9} {:>9} {:>9} {:>9}   {:>19}   {:>19}"
+TABLE = Table(
+    "mode <6 | slow >7 | apart >11 | worst ms >10.0f | beside >10 | worst ms >10.0f"
+    "| RSS MiB, before/during/after >31 | descriptors >22"
+)
 
 Numbers = dict[str, float]
 
@@ -173,25 +177,14 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
             # Caches and pools are there before anything is measured.
             await other_client(proxy.port, FIELDS["apart"]).run(30)
             await wait_until_left(admin_port)
-            moments = "before/during/after"
-            columns = ("", "slow", "apart", "worst", "beside", "worst", "RSS, MiB", "descriptors")
-            print(COLUMNS.format(*columns))
-            kinds = ("mode", "ones", "200/asked", "ms", "200/asked", "ms", moments, moments)
-            print(COLUMNS.format(*kinds))
+            TABLE.head()
             for mode in options.only or MODES:
                 each = await suffer(mode, proxy, admin_port, options, directory)
                 found.append(each)
-                cells = []
+                cells: list[object] = [mode, each["moments"][1]["connections"]]
                 for other in each["others"].values():
-                    cells += [f"{other['answered']}/{other['asked']}", f"{other['worst_ms']:.0f}"]
-                print(
-                    COLUMNS.format(
-                        mode,
-                        each["moments"][1]["connections"],
-                        *cells,
-                        "/".join(f"{moment['rss_mib']:.1f}" for moment in each["moments"]),
-                        "/".join(f"{moment['descriptors']:.0f}" for moment in each["moments"]),
-                    ),
-                    flush=True,
-                )
+                    cells += [f"{other['answered']}/{other['asked']}", other["worst_ms"]]
+                for name, form in (("rss_mib", ".1f"), ("descriptors", ".0f")):
+                    cells.append("/".join(f"{moment[name]:{form}}" for moment in each["moments"]))
+                TABLE.row(*cells)
     return {"modes": found}, [text for each in found for text in each["wrong"]]

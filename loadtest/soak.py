@@ -82,8 +82,6 @@ SAMPLES = Table(
 
 @dataclass(slots=True)
 class Sample:
-    """Resources of a proxy at some moment."""
-
     at_s: float
     rss_bytes: int
     descriptors: int
@@ -137,8 +135,6 @@ class Subject:
 
 
 class Soak:
-    """The load and the changes."""
-
     def __init__(
         self, site: Site, subjects: Sequence[Subject], endpoints: Endpoints, seed: int
     ) -> None:
@@ -267,7 +263,6 @@ class Soak:
         return reader, writer, f"Host: localhost\r\n{fields}"
 
     async def _watch(self, subject: Subject) -> None:
-        """Watch for some seconds, then leave."""
         reader, writer, fields = await self._connect(subject)
         try:
             writer.write(

@@ -8,38 +8,26 @@ import ssl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from apfproxy.objects.types import QueuingConfiguration
 from loadtest.certificates import Authority
 from loadtest.echo import EchoOrigin, Seen
+from loadtest.objects import as_text, flow_schema, group_subject, priority_level
 from loadtest.processes import Process, start_apfproxy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-OBJECTS = """
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: PriorityLevelConfiguration
-metadata: {name: testers}
-spec:
-  type: Limited
-  limited:
-    nominalConcurrencyShares: 300
-    limitResponse:
-      type: Queue
-      queuing: {queues: 32, handSize: 4, queueLengthLimit: 200}
----
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: FlowSchema
-metadata: {name: testers}
-spec:
-  matchingPrecedence: 100
-  priorityLevelConfiguration: {name: testers}
-  distinguisherMethod: {type: ByUser}
-  rules:
-  - subjects: [{kind: Group, group: {name: testers}}]
-    resourceRules:
-    - {verbs: ["*"], apiGroups: ["*"], resources: ["*"], clusterScope: true, namespaces: ["*"]}
-"""
+
+def level_of(group: str, queues: int = 32) -> str:
+    """A file of objects that give a group a level of its own."""
+    queuing = QueuingConfiguration(queues=queues, hand_size=4, queue_length_limit=200)
+    level = priority_level(group, shares=300, queuing=queuing, borrowing_limit_percent=None)
+    return as_text(level, flow_schema(group, group, group_subject(group)))
+
+
+GROUP = "testers"
+OBJECTS = level_of(GROUP)
 SETTINGS = """
 downstream:
   requestTimeout: 20s
@@ -52,7 +40,6 @@ logLevel: warning
 HTTP2 = "  http2: {cleartext: true}\n"
 """For the proxy without TLS; with TLS it is on."""
 USERS = ("ann", "bob", "cid", "dot")
-GROUP = "testers"
 SHUT_PERIOD_S = 10.0
 SHUT_S = 3.0
 """How often an endpoint takes no connections, and for how long; open ones go on."""
@@ -137,16 +124,11 @@ class Site:
 
     def change_objects(self) -> None:
         self._changes += 1
-        text = OBJECTS
-        if self._changes % 2:
-            other = OBJECTS.replace("testers", "others")
-            text = text.replace("queues: 32", "queues: 48") + "---" + other
+        text = level_of(GROUP, 48) + level_of("others") if self._changes % 2 else OBJECTS
         replace_file(self._directory / "objects.yaml", text)
 
 
 class Endpoints:
-    """The origin's ports."""
-
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
         self._servers: list[asyncio.Server] = []

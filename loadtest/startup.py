@@ -11,17 +11,19 @@ The exit status is 2 if a figure is beyond its limit.
 
 from __future__ import annotations
 
-import http.client
+import asyncio
 import resource
 import statistics
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from loadtest.admin_pages import fetch
 from loadtest.arguments import Parser, count_up_to
-from loadtest.processes import Process, free_ports, measured, python_module
+from loadtest.processes import LoadTestError, Process, free_ports, measured, python_module
 from loadtest.tables import Table
 
 if TYPE_CHECKING:
@@ -53,17 +55,11 @@ def version_cost() -> float:
     return children_cpu_s() - before
 
 
-def status_of(port: int, path: str) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        response.read()
-    except OSError:
-        return 0
-    finally:
-        connection.close()
-    return response.status
+def is_ready(port: int) -> bool:
+    with suppress(OSError, LoadTestError):
+        asyncio.run(fetch(port, "/readyz"))
+        return True
+    return False
 
 
 def serve_cost(idle_s: int, directory: Path) -> tuple[float, float]:
@@ -74,13 +70,13 @@ def serve_cost(idle_s: int, directory: Path) -> tuple[float, float]:
     )
     argv = [*python_module("apfproxy"), *command.split()]
     with Process("serve", argv, port=admin, directory=directory) as process:
-        while status_of(admin, "/readyz") != http.client.OK:
+        while not is_ready(admin):
             time.sleep(POLL_S)
         ready_s = process.cpu_ns() / 1e9
         for _ in range(idle_s):
             time.sleep(1)
-            status_of(admin, "/readyz")
-            status_of(admin, "/metrics")
+            is_ready(admin)
+            asyncio.run(fetch(admin, "/metrics"))
         return ready_s, process.rss_bytes() / (1 << 20)
 
 

@@ -23,13 +23,22 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from apfproxy.objects.types import QueuingConfiguration
 from loadtest.admin_pages import fetch, wait_until_quiet
 from loadtest.clients import percentile
 from loadtest.echo import CONFIGMAPS, KINDS, NEVER, FirstFew, Habits, Seen, draw
 from loadtest.echo_clients import EchoClients
 from loadtest.faults import Faults
 from loadtest.faulty_link import GOOD, Fault, FaultyLink
-from loadtest.soak_site import OBJECTS, Endpoints, log_problem, replace_file, start_proxy
+from loadtest.objects import as_text, flow_schema, group_subject, priority_level
+from loadtest.soak_site import (
+    GROUP,
+    Endpoints,
+    level_of,
+    log_problem,
+    replace_file,
+    start_proxy,
+)
 from loadtest.tables import Table
 
 if TYPE_CHECKING:
@@ -71,34 +80,18 @@ authentication:
 flowControl: {{serverConcurrencyLimit: 500, objects: [objects.yaml]}}
 logLevel: warning
 """
-# One share of 546 makes one seat of 500.
-NARROW = """---
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: PriorityLevelConfiguration
-metadata: {name: waiters}
-spec:
-  type: Limited
-  limited:
-    nominalConcurrencyShares: 1
-    borrowingLimitPercent: 0
-    limitResponse: {type: Queue, queuing: {queues: 1, handSize: 1, queueLengthLimit: 50}}
----
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: FlowSchema
-metadata: {name: waiters}
-spec:
-  matchingPrecedence: 50
-  priorityLevelConfiguration: {name: waiters}
-  rules:
-  - subjects: [{kind: Group, group: {name: waiters}}]
-    resourceRules:
-    - {verbs: ["*"], apiGroups: ["*"], resources: ["*"], clusterScope: true, namespaces: ["*"]}
-"""
+NARROW = as_text(
+    # One share of 546 makes one seat of 500.
+    priority_level(
+        "waiters",
+        shares=1,
+        queuing=QueuingConfiguration(queues=1, hand_size=1, queue_length_limit=50),
+    ),
+    flow_schema("waiters", "waiters", group_subject("waiters"), precedence=50, distinguish_by=None),
+)
 
 
 class Site:
-    """The files of the proxy."""
-
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -117,7 +110,7 @@ class Site:
 
     def change_objects(self) -> None:
         self._changes += 1
-        text = OBJECTS.replace("queues: 32", f"queues: {32 + self._changes % 16}") + NARROW
+        text = level_of(GROUP, 32 + self._changes % 16) + NARROW
         replace_file(self._directory / "objects.yaml", text)
 
     async def change(self) -> None:

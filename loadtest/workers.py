@@ -23,7 +23,6 @@ import os
 import signal
 import socket
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -36,7 +35,6 @@ from loadtest.clients import OpenLoop, Tally, percentile
 from loadtest.nginx_origin import start_nginx_origin
 from loadtest.processes import (
     CPUS,
-    SEARCHED,
     LoadTestError,
     Process,
     cpu_ns,
@@ -95,7 +93,6 @@ def start(site: Site, upstream_port: int, workers: int) -> Process:
 
 
 def cost(site: Site, origin: Process, workers: int, seconds: int) -> dict[str, float]:
-    """Return what so many workers cost, busy and idle, with their parent."""
     with start(site, origin.port, workers) as proxy:
         serving = children_of(proxy.pid) if workers > 1 else [proxy.pid]
         everybody = {proxy.pid, *serving}
@@ -174,7 +171,6 @@ class Activated:
     def __init__(self, directory: Path, upstream_port: int) -> None:
         (self.port,) = free_ports(1)
         self._socket = socket.create_server(("127.0.0.1", self.port), backlog=4096)
-        self._socket.set_inheritable(True)
         self._directory = directory
         self._command = [
             *(sys.executable, "-c", AS_SYSTEMD, str(self._socket.fileno())),
@@ -182,29 +178,25 @@ class Activated:
             *("--upstream", f"http://127.0.0.1:{upstream_port}"),
             *("--listen", f"127.0.0.1:{self.port}"),
         ]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._starts = 0
 
     async def restart(self) -> None:
         await asyncio.to_thread(self.stop)
         self._starts += 1
-        path = self._directory / f"activated-{self._starts}.log"
-        with path.open("wb") as log:
-            self._process = subprocess.Popen(  # noqa: ASYNC220 - takes a millisecond
-                self._command,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": SEARCHED},
-                close_fds=False,
-                start_new_session=True,
-            )
-        await Log(path, 0).says(LISTENS)
+        self._process = await asyncio.to_thread(
+            Process,
+            f"activated-{self._starts}",
+            self._command,
+            port=self.port,
+            directory=self._directory,
+            descriptors=[self._socket.fileno()],
+        )
+        await Log(self._process.log, 0).says(LISTENS)
 
     def stop(self) -> None:
         if self._process is not None:
-            self._process.send_signal(signal.SIGTERM)
-            self._process.wait()
-            self._process = None
+            self._process.stop()
 
     def close(self) -> None:
         self.stop()
@@ -243,7 +235,6 @@ async def disturbed(port: int, options: dict[str, int], disturb: Any) -> dict[st
 async def replace(
     by: str, workers: int, upstream_port: int, directory: Path, options: dict[str, int]
 ) -> dict[str, Any]:
-    """Disturb a proxy under load."""
     if by == "activated":
         activated = Activated(directory, upstream_port)
         try:

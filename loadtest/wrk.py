@@ -13,22 +13,21 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from loadtest.cluster import CONNECTIONS
 from loadtest.processes import ROOT, LoadTestError, Process, installed, pin, python_module
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from loadtest.site import TlsSite
 
 KEPT_MIXES = ("cluster", "varied", "same")
-"""Holds those whose connections are kept."""
-
 LARGE = {"length": "/large", "chunked": "/chunked", "upload": "/upload"}
-"""Holds those of large bodies, and their targets."""
+"""Mixes of large bodies, and their targets."""
 MIXES = (*KEPT_MIXES, "new", *LARGE)
 DEFAULT_CONNECTIONS = {"cluster": CONNECTIONS, "varied": 64, "same": 64, "new": 64} | dict.fromkeys(
     LARGE, 32
@@ -68,24 +67,22 @@ end
 
 
 class Variety(NamedTuple):
-    """Holds what requests are drawn from, and how many of them."""
+    """Sizes and numbers of requests.
+
+    Attributes:
+        seed: For the mix `cluster`; `varied` draws again each time.
+        rate: Requests a second of the mix `cluster`; 0 for as many as there can be.
+        kib: For bodies in the mixes `LARGE`.
+        streams: At once on each connection of `cluster` over HTTP/2; 0 speaks HTTP/1.1.
+    """
 
     seed: int = 0
-    """For the mix `cluster`; `varied` draws again each time."""
-
     rate: int = 0
-    """Requests a second of the mix `cluster`; 0 for as many as there can be."""
-
     kib: int = 1024
-    """For bodies in the mixes `LARGE`."""
-
     streams: int = 0
-    """At once on each connection of the mix `cluster` over HTTP/2; 0 speaks HTTP/1.1."""
 
 
 class Measurement(NamedTuple):
-    """Holds what one run of a mix through one proxy gave."""
-
     requests: int
     requests_per_s: float
     cpu_us_per_request: float
@@ -94,7 +91,6 @@ class Measurement(NamedTuple):
 
 
 def script_text(mix: str, variety: Variety) -> str:
-    """Give the Lua script that makes the requests of a mix and reports in JSON."""
     if mix != "varied":
         sent = {**FIELDS, "Connection": "close"} if mix == "new" else FIELDS
         fields = "".join(f'wrk.headers["{name}"] = "{text}"\n' for name, text in sent.items())
@@ -118,7 +114,6 @@ def drive(
     directory: Path,
     tls: TlsSite | None = None,
 ) -> Measurement:
-    """Load a proxy for a while."""
     if mix == "cluster":
         arguments = {
             "--port": proxy.port,
@@ -133,33 +128,17 @@ def drive(
     script = directory / f"{mix}.lua"
     script.write_text(script_text(mix, variety))
     scheme = "http" if tls is None else "https"
+    argv = [
+        *(installed("wrk"), "--threads=1", "--latency", f"--connections={connections}"),
+        *(f"--duration={seconds}s", f"--script={script}"),
+        f"{scheme}://127.0.0.1:{proxy.port}{LARGE.get(mix, TARGET)}",
+    ]
     before_ns = proxy.cpu_ns()
-    wrk = subprocess.Popen(
-        [
-            installed("wrk"),
-            "--threads=1",
-            f"--connections={connections}",
-            f"--duration={seconds}s",
-            f"--script={script}",
-            "--latency",
-            f"{scheme}://127.0.0.1:{proxy.port}{LARGE.get(mix, TARGET)}",
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=_environment(tls),
-        start_new_session=True,
-    )
-    try:
-        if core is not None:
-            pin(wrk.pid, core)
-        output, _ = wrk.communicate(timeout=seconds + 30)
-    except subprocess.TimeoutExpired as error:
-        raise LoadTestError(f"wrk against {proxy.name} did not end; is it stuck?") from error
-    finally:
-        if wrk.poll() is None:
-            wrk.kill()
-            wrk.wait()
+    with _started(argv, core, tls) as wrk:
+        try:
+            output, _ = wrk.communicate(timeout=seconds + 30)
+        except subprocess.TimeoutExpired as error:
+            raise LoadTestError(f"wrk against {proxy.name} did not end; is it stuck?") from error
     spent_ns = proxy.cpu_ns() - before_ns
     return _measurement(f"wrk against {proxy.name}", output, spent_ns)
 
@@ -167,39 +146,42 @@ def drive(
 def _drive_cluster(
     proxy: Process, arguments: Mapping[str, object], core: int | None, tls: TlsSite | None
 ) -> Measurement:
-    driver = subprocess.Popen(
-        [
-            *python_module("loadtest.cluster_driver"),
-            *(f"{name}={value}" for name, value in arguments.items()),
-        ],
+    argv = python_module("loadtest.cluster_driver")
+    argv += [f"{name}={value}" for name, value in arguments.items()]
+    with _started(argv, core, tls) as driver:
+        assert driver.stdin is not None
+        assert driver.stdout is not None
+        output = driver.stdout.readline()
+        before_ns = proxy.cpu_ns()
+        if output.startswith("READY"):
+            driver.stdin.write("go\n")
+            driver.stdin.flush()
+            output = driver.stdout.readline()
+        spent_ns = proxy.cpu_ns() - before_ns
+    return _measurement(f"the clients of {proxy.name}", output, spent_ns)
+
+
+@contextmanager
+def _started(
+    argv: Sequence[str], core: int | None, tls: TlsSite | None
+) -> Iterator[subprocess.Popen[str]]:
+    own = {} if tls is None else {"OPENSSL_CONF": str(tls.client_config)}
+    with subprocess.Popen(
+        argv,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         cwd=ROOT,
-        env=_environment(tls),
+        env={**os.environ, **own},
         start_new_session=True,
-    )
-    with driver:
-        assert driver.stdin is not None
-        assert driver.stdout is not None
+    ) as driver:
         try:
             if core is not None:
                 pin(driver.pid, core)
-            output = driver.stdout.readline()
-            before_ns = proxy.cpu_ns()
-            if output.startswith("READY"):
-                driver.stdin.write("go\n")
-                driver.stdin.flush()
-                output = driver.stdout.readline()
-            spent_ns = proxy.cpu_ns() - before_ns
+            yield driver
         finally:
             driver.kill()
-    return _measurement(f"the clients of {proxy.name}", output, spent_ns)
-
-
-def _environment(tls: TlsSite | None) -> dict[str, str]:
-    return {**os.environ, **({} if tls is None else {"OPENSSL_CONF": str(tls.client_config)})}
 
 
 def _measurement(driver: str, output: str, spent_ns: int) -> Measurement:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from loadtest.clients import Outcome
-from loadtest.gateway import measure
-from loadtest.gateway_phases import Event, Notes, Phase, judge
+from loadtest.gateway import Event, Notes, Phase, judge, measure
 from loadtest.origin import Entry
 
 if TYPE_CHECKING:

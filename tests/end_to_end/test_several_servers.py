@@ -22,7 +22,7 @@ from apfproxy.settings import (
     UpstreamSettings,
 )
 from apfproxy.upstream import health
-from loadtest.gateway_servers import Servers
+from loadtest.gateway import Servers
 from tests.end_to_end.scene import on_uvloop
 from tests.support.clocks import until
 
