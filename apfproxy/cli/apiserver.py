@@ -88,6 +88,13 @@ def parse_latency(text: str) -> Latency:
     return Latency(shape, first, second)
 
 
+def parse_external_address(text: str) -> str:
+    address = parse_address(text)
+    if address.path or not address.port:
+        raise ValueError(f"expected a host and a port that clients can connect to, not {text!r}")
+    return str(address)
+
+
 def pairs_of(texts: Iterable[str], known: Collection[str], expected: str) -> dict[str, str]:
     """The values of NAME=VALUE,... with known names; `expected` says which these are."""
     found: dict[str, str] = {}
@@ -178,8 +185,7 @@ def read_by(parse: Callable[[Any], Any]) -> Callback:
 )
 @click.option(
     "--external-address",
-    type=Parsed("host:port", parse_address),
-    callback=lambda _context, _flag, address: address and str(address),
+    type=Parsed("host:port", parse_external_address),
     metavar="HOST:PORT",
     help="The address that /api tells clients.  [default: that of --listen]",
 )

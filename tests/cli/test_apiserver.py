@@ -15,7 +15,14 @@ from apfproxy.apiserver.seeds import SeedCounts
 from apfproxy.app import running
 from apfproxy.app.apiserver_process import ApiServerSettings
 from apfproxy.cli import apiserver as apiserver_module
-from apfproxy.cli.apiserver import parse_faults, parse_latencies, parse_latency, parse_seeds, run
+from apfproxy.cli.apiserver import (
+    parse_external_address,
+    parse_faults,
+    parse_latencies,
+    parse_latency,
+    parse_seeds,
+    run,
+)
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
 from apfproxy.settings import Address
@@ -119,6 +126,11 @@ BAD: dict[Callable[..., object], list[tuple[str, str]]] = {
         ("lognormal(1ms,11)", "expected a latency such as"),
         ("11m", "expected at most 600 s, not '11m'"),
         ("5ms *=6ms", "the latency of all verbs is given twice"),
+    ],
+    parse_external_address: [
+        ("a", "expected HOST:PORT"),
+        ("a:0", "expected a host and a port that clients can connect to, not 'a:0'"),
+        ("unix:/a", "expected a host and a port that clients can connect to"),
     ],
     parse_faults: [
         ("404=1%", "expected one of 500=SHARE, reset=SHARE, stall=SHARE"),
