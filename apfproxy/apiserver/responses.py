@@ -59,6 +59,8 @@ META_GROUP, META_VERSIONS = "meta.k8s.io", ("v1", "v1beta1")
 MOST_SORTED_BY_INSERTION = 12
 """Choices; Go sorts more of them by another algorithm."""
 
+LONGEST_REMEMBERED = 512
+"""Characters of an `Accept` whose choices are remembered: a long one has thousands."""
 UNCACHED = "no-cache, private"
 """`Cache-Control` of responses that only their client may see."""
 COMPRESSED_BYTES = 128 * 1024
@@ -153,8 +155,12 @@ def check_route(accept: str, available: tuple[str, ...] = AVAILABLE) -> None:
     raise StatusError(406, "NotAcceptable", message, {})
 
 
-@lru_cache(maxsize=256)
 def choices(accept: str) -> tuple[Choice, ...]:
+    """The choices, the best first; those of usual clients are remembered."""
+    return _known_choices(accept) if len(accept) <= LONGEST_REMEMBERED else _choices(accept)
+
+
+def _choices(accept: str) -> tuple[Choice, ...]:
     found = [choice for each in accepted(accept) if (choice := _choice(each)) is not None]
     if len(found) > MOST_SORTED_BY_INSERTION:
         found.sort(key=lambda choice: (-choice.quality, choice.type == "*", choice.subtype == "*"))
@@ -167,6 +173,9 @@ def choices(accept: str) -> tuple[Choice, ...]:
             found[place - 1], found[place] = found[place], found[place - 1]
             place -= 1
     return tuple(found)
+
+
+_known_choices = lru_cache(maxsize=256)(_choices)
 
 
 def _choice(element: Accepted) -> Choice | None:
@@ -278,7 +287,8 @@ async def document(
 
 
 async def stream(request: web.Request, form: Form, chunks: Iterator[bytes]) -> web.StreamResponse:
-    """Write a response while it is made; YAML in a thread, since it takes long."""
+    """Write a response while it is made; in a thread what has to decode the objects."""
+    is_slow = form.is_yaml or form.shape is Shape.TABLE
     headers = headers_for(form)
     compressor = None
     if takes_gzip(request):
@@ -287,9 +297,7 @@ async def stream(request: web.Request, form: Form, chunks: Iterator[bytes]) -> w
 
     async def write(response: web.StreamResponse) -> None:
         while True:
-            chunk = (
-                await asyncio.to_thread(next, chunks, None) if form.is_yaml else next(chunks, None)
-            )
+            chunk = await asyncio.to_thread(next, chunks, None) if is_slow else next(chunks, None)
             if chunk is None:
                 break
             if data := compressor.compress(chunk) if compressor else chunk:

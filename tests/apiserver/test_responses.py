@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import zlib
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -17,10 +18,13 @@ from apfproxy.apiserver.responses import (
     COMPRESSED_BYTES,
     CUT_WARNING,
     GZIP_WINDOW,
+    LONGEST_REMEMBERED,
     LONGEST_WARNINGS,
     WARNINGS,
     YAML,
     Form,
+    Shape,
+    _known_choices,
     as_yaml,
     choices,
     document,
@@ -49,6 +53,14 @@ if TYPE_CHECKING:
 )
 def test_choices(accept: str, expected: list[str]) -> None:
     assert expected == [f"{choice.type}/{choice.subtype}" for choice in choices(accept)]
+
+
+def test_long_choices_are_not_remembered() -> None:
+    """They would take megabytes for each of the clients that are remembered."""
+    before = _known_choices.cache_info().currsize
+    for number in range(9):
+        assert 2 == len(choices(f"text/x{number},{' ' * LONGEST_REMEMBERED},a/b"))
+    assert before == _known_choices.cache_info().currsize
 
 
 @pytest.mark.parametrize(
@@ -139,6 +151,26 @@ async def test_streams(path: str, encoding: str) -> None:
     assert [1, 2] == found
     assert (encoding == "gzip") == ("Content-Encoding" in answer.headers)
     assert '299 - "careful"' == answer.headers["Warning"]
+
+
+@pytest.mark.parametrize(
+    ("form", "is_here"), [(AS_JSON, True), (Form(YAML), False), (Form(shape=Shape.TABLE), False)]
+)
+async def test_what_is_decoded_is_written_in_a_thread(form: Form, *, is_here: bool) -> None:
+    threads = []
+
+    def chunks() -> Iterator[bytes]:
+        threads.append(threading.current_thread())
+        yield b"[]"
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await stream(request, form, chunks())
+
+    app = web.Application()
+    app.router.add_get("/", handle)
+    async with TestClient(TestServer(app)) as client:
+        await (await client.get("/")).read()
+    assert [is_here] == [each is threading.current_thread() for each in threads]
 
 
 async def test_streams_that_fail(caplog: pytest.LogCaptureFixture) -> None:
