@@ -202,6 +202,8 @@ def parse_address(text: str) -> Address:
     if not colon or not host:
         hint = f"127.0.0.1:{text.lstrip(':')}" if text.lstrip(":").isdigit() else f"{text}:8080"
         raise unlike(f"HOST:PORT, such as {hint}", text)
+    if "://" in text:
+        raise unlike("HOST:PORT without http://, such as 127.0.0.1:8080", text)
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:

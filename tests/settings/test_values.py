@@ -106,6 +106,7 @@ BAD = [
     (PLAIN, "such as 127.0.0.1:8080", "8080|:8080"),
     (PLAIN, "such as localhost:8080", "localhost"),
     (PLAIN, "IPv6 address in brackets", "::1:80"),
+    (PLAIN, "HOST:PORT without http://", "http://127.0.0.1:80|https://[::1]:80"),
     (PLAIN, HOST, "[::zz]:80|a b:80|a..b:80|.a:80|a-:80"),
     (PLAIN, HOST, f"{'a' * 64}:80|{'a.' * 127}a:80"),
     (PLAIN, "expected a port from 0 to 65535", "localhost:65536|localhost:http"),
