@@ -74,7 +74,7 @@ def init(kind: str, directory: Path, image: str | None) -> int:
         )
     texts = {directory / name: text for name, text in starter_files(kind).items()}
     if present := [path for path in texts if path.exists()]:
-        more = f" and {counted(len(present) - 1, 'more file')}" if present[1:] else ""
+        more = f" and {counted(len(present) - 1, 'more file')} are" if present[1:] else " is"
         raise CommandError(
             f"{present[0]}{more} there already: each use has a directory of its own, so name"
             " another one.  Nothing was written"

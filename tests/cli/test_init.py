@@ -112,7 +112,7 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
     assert 1 == main(["init", "gateway", str(tmp_path)])
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"apfproxy: {mine} there already: each use has a directory of its own")
+    assert line.startswith(f"apfproxy: {mine} is there already: each use has a directory of its")
     assert ["mine"] == [path.read_text() for path in tmp_path.iterdir()]
     assert 1 == main(["init", "gateway", str(mine / "below")])
     assert f"{mine / 'below' / 'README.md'}: cannot be made: Not a dir" in capsys.readouterr().err
