@@ -40,7 +40,7 @@ Examples:
   apfproxy apiserver --listen 127.0.0.1:8000 --store objects.db
   kubectl --server http://127.0.0.1:6443 get flowschemas
 
-SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stops at once.
+SIGTERM or SIGINT ends watches, gives other requests 10 s and stops.  A second signal stops at once.
 
 {EXIT_CODES}"""
 
@@ -180,8 +180,9 @@ def read_by(parse: Callable[[Any], Any]) -> Callback:
     multiple=True,
     callback=read_by(parse_controllers),
     metavar="LIST",
-    help="Controllers that run: * for all, NAME, -NAME; without * only those named: bootstrap,"
-    " flow-schema-status, disruption, garbage-collector, namespace, pod-termination.  [default: *]",
+    help="Controllers that run: * for all, NAME, -NAME; without * only those named, and bootstrap"
+    " and flow-schema-status unless they are turned off.  Others are disruption,"
+    " garbage-collector, namespace and pod-termination.  [default: *]",
 )
 @click.option(
     "--external-address",
