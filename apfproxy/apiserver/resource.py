@@ -128,6 +128,8 @@ MOST_DEVICES, MOST_ADVANCED_DEVICES = 128, 64
 MOST_PROPERTIES, MOST_TAINTS, MOST_CONDITIONS, MOST_VALUES = 32, 16, 4, 10
 MOST_COUNTER_SETS, MOST_CONSUMPTIONS, MOST_COUNTERS = 8, 2, 32
 LONGEST_VALUE = 64
+LONGEST_JUDGED = 64 * 1024
+"""Characters of a version that is compared with its pattern: megabytes would take too long."""
 LONGEST_DRIVER, LONGEST_IDENTIFIER = 63, 32
 """In bytes: an attribute's name has a driver's, as its domain, and an identifier."""
 LONGEST_KEY = LONGEST_DRIVER + 1 + LONGEST_IDENTIFIER
@@ -391,7 +393,8 @@ def _shortened(key: str) -> str:
 def _validate_attribute(attribute: Object, path: str) -> list[FieldError]:
     version = attribute.get("version")
     errors = limited(f"{path}.string", attribute.get("string", ""), LONGEST_VALUE)
-    if version is not None and not SEMVER.fullmatch(version):
+    is_judged = version is not None and len(version) <= LONGEST_JUDGED
+    if is_judged and not SEMVER.fullmatch(version or ""):
         errors.append(invalid(f"{path}.version", version, SEMVER_RULE))
     errors += limited(f"{path}.version", version or "", LONGEST_VALUE)
     if len(attribute) != 1:

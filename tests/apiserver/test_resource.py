@@ -185,6 +185,7 @@ NO_VERSIONS = (
         *((f"1.20.3{each}", True) for each in PRE_RELEASES.split()),
         *((each, False) for each in [*NO_VERSIONS.split(), "", "1.0.0\n", "1.0.0 "]),
         ("1.2.3-" + "a." * 10_000, False),
+        ("1.2.3-" + "a." * 50_000, True),  # it is too long in any case
     ],
 )
 def test_semantic_versions(version: str, is_right: bool) -> None:
