@@ -22,6 +22,7 @@ from apfproxy.apiserver.patch.json_patch import (
 from apfproxy.apiserver.patch.strategic import strategic_merge
 from apfproxy.apiserver.responses import AVAILABLE, JSON, PROTOBUF, YAML, warn
 from apfproxy.apiserver.schema.body import (
+    MAGIC,
     MOST_OBJECTS,
     BodyError,
     LostFieldError,
@@ -47,6 +48,10 @@ LARGEST_BYTES = 3 * 1024 * 1024
 """The largest body; Kubernetes' limit."""
 OBJECT_BYTES = 64
 """The weight of an object beside its bytes: its defaults, and the errors of what it has not."""
+ITEM_BYTES = 8
+"""The weight of a value beside its bytes, for its errors."""
+MESSAGE_WEIGHT = 8
+"""The weight of a byte of protobuf, in which an object may have two bytes."""
 MOST_SHOWN = 30
 """Bytes of a body that a message shows; Kubernetes' number."""
 
@@ -103,8 +108,11 @@ def check_number(data: bytes) -> None:
 
 
 def weight_of(data: bytes) -> int:
-    """How many bytes of usual objects take as long: those that are almost empty take longer."""
-    return len(data) + OBJECT_BYTES * data.count(b"{")
+    """How many bytes of usual objects take as long: what is almost empty takes longer."""
+    if data.startswith(MAGIC):
+        return MESSAGE_WEIGHT * len(data)
+    objects = data.count(b"{") + data.count(b"null")
+    return len(data) + OBJECT_BYTES * objects + ITEM_BYTES * data.count(b",")
 
 
 def media_type(content_type: str) -> str:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import json
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.apiserver.bodies import LARGEST_BYTES, check_number, decode, expected_of
+from apfproxy.apiserver.bodies import (
+    LARGEST_BYTES,
+    check_number,
+    decode,
+    expected_of,
+    weight_of,
+)
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
@@ -152,9 +159,12 @@ async def test_large_requests_are_judged_in_threads(
         await site.send("POST", path, {"spec": spec}),
         await site.send("PATCH", f"{SCHEMAS}/f", [copy], content_type=JSON_PATCH),
         await site.send("DELETE", f"{SCHEMAS}/f", {"dryRun": ["x"] * LARGE_BYTES}),
-        await site.send("PATCH", f"{SCHEMAS}/f", {"x": [{}] * 500}, content_type=MERGE),
+        *[
+            await site.send("PATCH", f"{SCHEMAS}/f", {"x": items}, content_type=MERGE)
+            for items in ([{}] * 500, [None] * 500, [""] * 3000)
+        ],
     ]
-    assert [201, 422, 422, 200] == [each.status for each in answers]
+    assert [201, 422, 422, 200, 200, 200] == [each.status for each in answers]
     assert len(threads) == len(answers)
     assert threading.current_thread() not in threads
 
@@ -466,6 +476,13 @@ def test_bad_bodies(content_type: str, data: bytes, message: str) -> None:
     assert (400, "BadRequest") == (error.value.code, error.value.reason)
     assert error.value.message.startswith(message)
     assert len(error.value.message) < 1000
+
+
+def test_weights() -> None:
+    """Usual objects weigh a few times as much as they have bytes; almost empty ones weigh more."""
+    usual = json.dumps(pod()).encode()
+    assert len(usual) < weight_of(usual) < 5 * len(usual)
+    assert weight_of(MAGIC + bytes(5000)) > LARGE_BYTES
 
 
 @pytest.mark.parametrize("piece", [b"{},", b"null,"])
