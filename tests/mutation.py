@@ -4,9 +4,9 @@
     python -m tests.mutation --again mutants.json        only those that survived
 
 A mutant is one change of an operator, a constant, a condition or a call in one of the rooms below,
-in a copy of the tree.  The tests of its room run until one fails; a mutant that makes them hang is
-noticed, too.  Two mutants run at a time, for about ten seconds each; the seed picks the same ones
-from the same sources.
+in a copy of the tree.  At first the tests run once, and coverage notes which of them reach which
+line.  Of a mutant those that reach its statement run until one fails; a mutant that makes them hang
+is noticed, too.  Two mutants run at a time; the seed picks the same ones from the same sources.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
+from coverage import CoverageData
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -34,12 +36,15 @@ ROOMS = {
     "flowcontrol": ["tests/flowcontrol"],
     "http": ["tests/http", "tests/proxy", "tests/upstream"],
     "upstream": ["tests/upstream", "tests/proxy"],
-    "fleet": ["tests/fleet"],
+    "fleet": ["tests/fleet", "tests/app"],
     "authn": ["tests/authn", "tests/proxy"],
 }
 """Package to the tests that have to notice its mutants, those of its own room first."""
 AT_ONCE = 2
 TIMEOUT_S = 240
+MOST_TESTS = 300
+"""Of a mutant that run by their names; more of them run with all of their files."""
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not e2e"]
 
 SWAPPED: dict[type[ast.AST], str] = {
     ast.Eq: "!=",
@@ -143,17 +148,43 @@ def chosen(rooms: list[str], count: int, seed: int) -> list[Mutant]:
     return random.Random(seed).sample(every, min(count, len(every)))  # noqa: S311  to be repeated
 
 
-def is_noticed(mutant: Mutant, tree: Path) -> bool:
+def reached(rooms: list[str], tree: Path) -> CoverageData:
+    """Run the tests of rooms once: which of them reach which line."""
+    tests = dict.fromkeys(each for room in rooms for each in ROOMS[room])
+    options = ["-n", str(AT_ONCE), "--cov=apfproxy", "--cov-context=test", "--cov-report="]
+    subprocess.run([*PYTEST, *options, *tests], cwd=tree, check=True)  # noqa: S603  our own
+    data = CoverageData(str(tree / ".coverage"))
+    data.read()
+    return data
+
+
+def tests_of(mutant: Mutant, tree: Path, data: CoverageData) -> list[str]:
+    """The tests that reach the statement of a mutant; all of its room if it is run by imports."""
+    lines = {mutant.line}
+    for node in ast.walk(ast.parse((tree / mutant.file).read_bytes())):
+        if isinstance(node, ast.stmt) and node.end_lineno and not hasattr(node, "body"):
+            within = range(node.lineno, node.end_lineno + 1)
+            lines |= set(within) if mutant.line in within else set()
+    contexts = data.contexts_by_lineno(str(tree / mutant.file))
+    names = {name.partition("|")[0] for line in lines for name in contexts.get(line, ())}
+    rooms = ROOMS[Path(mutant.file).parts[1]]
+    if "" in names:
+        return rooms
+    found = sorted(name for name in names if name.startswith(tuple(f"{room}/" for room in rooms)))
+    if len(found) > MOST_TESTS:
+        found = sorted({name.partition("::")[0] for name in found})
+    return sorted(found, key=lambda name: not name.startswith(f"{rooms[0]}/"))
+
+
+def is_noticed(mutant: Mutant, tree: Path, tests: list[str]) -> bool:
     path = tree / mutant.file
     source = path.read_bytes()
     new = source[: mutant.start] + mutant.new.encode() + source[mutant.end :]
     path.write_bytes(new)
     try:
         compile(new, mutant.file, "exec")
-        tests = ROOMS[Path(mutant.file).parts[1]]
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
         run = subprocess.run(  # noqa: S603  tests of our own
-            [*command, "-m", "not e2e", *tests],
+            [*PYTEST, "-x", "-p", "no:randomly", *tests],
             cwd=tree,
             env={**os.environ, "PYTHONPATH": str(tree)},
             capture_output=True,
@@ -189,10 +220,14 @@ def main() -> None:
             ignored = shutil.ignore_patterns(".git", ".venv", "build", "__pycache__", ".*_cache")
             shutil.copytree(ROOT, tree, ignore=ignored)
             trees.put(tree)
+        first = trees.get()
+        data = reached(sorted({Path(each.file).parts[1] for each in mutants}), first)
+        tests = {each: tests_of(each, first, data) for each in mutants}
+        trees.put(first)
 
         def run(mutant: Mutant) -> None:
             tree = trees.get()
-            noticed = is_noticed(mutant, tree)
+            noticed = bool(tests[mutant]) and is_noticed(mutant, tree, tests[mutant])
             trees.put(tree)
             if not noticed:
                 survived.append(mutant)
