@@ -94,11 +94,13 @@ async def read_state(admin_port: int) -> ProxyState:
     )
 
 
-async def wait_until_quiet(admin_port: int) -> ProxyState:
+async def wait_until_quiet(
+    admin_port: int, within_s: float = QUIET_WITHIN_S, *, clients_leave: bool = False
+) -> ProxyState:
     """The state once nothing is under way, or after a while."""
-    end_s = monotonic() + QUIET_WITHIN_S
+    end_s = monotonic() + within_s
     state = await read_state(admin_port)
-    while not state.is_quiet and monotonic() < end_s:
+    while (not state.is_quiet or (clients_leave and state.downstream)) and monotonic() < end_s:
         await asyncio.sleep(0.1)
         state = await read_state(admin_port)
     return state

@@ -274,19 +274,15 @@ class Crowd:
         self._watches: list[Watch] = []
 
     async def open(self, server: Process, target: str, count: int) -> None:
-        loop = asyncio.get_running_loop()
         for start in range(0, count, WATCHES_AT_ONCE):
             opened = await asyncio.gather(
-                *(
-                    loop.create_connection(lambda: Watch(self), "127.0.0.1", server.port)
-                    for _ in range(min(WATCHES_AT_ONCE, count - start))
-                )
+                *(Watch.open(server.port, self) for _ in range(min(WATCHES_AT_ONCE, count - start)))
             )
-            for _, watch in opened:
+            for watch in opened:
                 watch.send(request("GET", target))
                 self._watches.append(watch)
             async with asyncio.timeout(WITHIN_S):
-                await asyncio.gather(*(watch.begun for _, watch in opened))
+                await asyncio.gather(*(watch.begun for watch in opened))
 
     async def see(self, server: Process, change: bytes) -> float:
         """Make a change: milliseconds until the last watch has it."""

@@ -14,7 +14,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import httptools
 
@@ -57,9 +57,9 @@ class Connection(asyncio.Protocol):
         self.outcome: Outcome | None = None
 
     @classmethod
-    async def open(cls, port: int, on_end: Ended | None = None) -> Self:
+    async def open(cls, port: int, *arguments: Any) -> Self:  # noqa: ANN401 - of subclasses, too
         loop = asyncio.get_running_loop()
-        return (await loop.create_connection(lambda: cls(on_end), "127.0.0.1", port))[1]
+        return (await loop.create_connection(lambda: cls(*arguments), "127.0.0.1", port))[1]
 
     @property
     def body(self) -> bytes:

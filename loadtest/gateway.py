@@ -250,15 +250,14 @@ class Clients:
         notes = self.notes
         head = self._head("GET", f"{PATH}?watch=true", 0) + b"\r\n"
         while True:
-            ended: asyncio.Future[WatchEnd] = asyncio.get_running_loop().create_future()
             try:
-                watch = await Watch.watching(self._port, notes, ended)
+                watch = await Watch.open(self._port, notes)
             except OSError:
                 notes.watch_ends.append(WatchEnd(monotonic(), "", is_clean=False))
             else:
                 try:
                     watch.send(head)
-                    notes.watch_ends.append(await ended)
+                    notes.watch_ends.append(await watch.ended)
                 finally:
                     watch.close()
             await asyncio.sleep(BETWEEN_WATCHES_S * (1 + self._random.random()))
@@ -291,25 +290,24 @@ def check(connection: Connection, outcome: Outcome) -> None:
 
 
 class Watch(Connection):
-    @classmethod
-    async def watching(cls, port: int, notes: Notes, ended: asyncio.Future[WatchEnd]) -> Watch:
-        def on_end(connection: Connection, status: int) -> None:
-            origin = connection.fields.get(b"x-origin", b"").decode()
-            notes.watching[origin] -= connection.first_s > 0
-            ended.set_result(WatchEnd(monotonic(), origin, is_clean=status == int(GOOD)))
+    def __init__(self, notes: Notes) -> None:
+        self.ended: asyncio.Future[WatchEnd] = asyncio.get_running_loop().create_future()
+        super().__init__(self._note_end)
+        self._notes = notes
 
-        loop = asyncio.get_running_loop()
-        _, watch = await loop.create_connection(lambda: cls(on_end), "127.0.0.1", port)
-        watch.notes = notes
-        return watch
-
-    notes: Notes
+    @property
+    def origin(self) -> str:
+        return self.fields.get(b"x-origin", b"").decode()
 
     def on_headers_complete(self) -> None:
-        self.notes.watching[self.fields.get(b"x-origin", b"").decode()] += 1
+        self._notes.watching[self.origin] += 1
 
     def on_body(self, data: bytes) -> None:
         del data
+
+    def _note_end(self, _: Connection, status: int) -> None:
+        self._notes.watching[self.origin] -= self.first_s > 0
+        self.ended.set_result(WatchEnd(monotonic(), self.origin, is_clean=status == int(GOOD)))
 
 
 async def strike(servers: Servers, phase: Phase) -> None:

@@ -71,6 +71,7 @@ class Process:
         directory: Path,
         environment: Mapping[str, str] | None = None,
         descriptors: Sequence[int] = (),
+        more_ports: Sequence[int] = (),
     ) -> None:
         self.name = name
         self.port = port
@@ -91,7 +92,8 @@ class Process:
         try:
             if core is not None:
                 pin(self.pid, core)
-            self.wait_for_port(self.port)
+            for each in (port, *more_ports):
+                self.wait_for_port(each)
         except BaseException:
             self.stop()
             raise
@@ -244,12 +246,8 @@ def start_apfproxy(
         core=core,
         directory=directory,
         environment=None if build is None else build.environment(),
+        more_ports=[admin_port],
     )
-    try:
-        process.wait_for_port(admin_port)
-    except BaseException:
-        process.stop()
-        raise
     return process, admin_port
 
 

@@ -19,10 +19,9 @@ import signal
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from loadtest.admin_pages import ProxyState, read_state
+from loadtest.admin_pages import ProxyState, read_state, wait_until_quiet
 from loadtest.clients import OpenLoop
 from loadtest.processes import LoadTestError, Process, installed, start_origin
 from loadtest.soak_site import start_proxy
@@ -126,7 +125,7 @@ async def suffer(
         is_over.set()
         await asyncio.gather(*runs)
         looking.cancel()
-    state = await wait_until_left(admin_port)
+    state = await wait_until_quiet(admin_port, QUIET_WITHIN_S, clients_leave=True)
     after = numbers_of(proxy, state)
     wrong, found = [], {}
     for name, other in others.items():
@@ -159,15 +158,6 @@ async def suffer(
     }
 
 
-async def wait_until_left(admin_port: int) -> ProxyState:
-    end_s = monotonic() + QUIET_WITHIN_S
-    state = await read_state(admin_port)
-    while (state.downstream or not state.is_quiet) and monotonic() < end_s:
-        await asyncio.sleep(0.2)
-        state = await read_state(admin_port)
-    return state
-
-
 async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, Any], list[str]]:
     (directory / "slow.yaml").write_text(SETTINGS)
     found = []
@@ -176,7 +166,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
         with proxy:
             # Caches and pools are there before anything is measured.
             await other_client(proxy.port, FIELDS["apart"]).run(30)
-            await wait_until_left(admin_port)
+            await wait_until_quiet(admin_port, QUIET_WITHIN_S, clients_leave=True)
             TABLE.head()
             for mode in options.only or MODES:
                 each = await suffer(mode, proxy, admin_port, options, directory)
