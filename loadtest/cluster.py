@@ -3,7 +3,7 @@
 There are 2 000 users, half of them nodes, and 20 000 paths.  A connection belongs to one user,
 drawn by Zipf's law: the k-th is k times as rare as the first.  Each request has a path drawn again,
 which gives its method.  Heads are those of client-go in Go's order of fields, with a bearer token
-of 900 bytes; answers are those of `nginx_origin.py`, 1 to 20 KB.  Over HTTP/2 a connection still
+of 900 bytes; responses are those of `contenders.py`, 1 to 20 KB.  Over HTTP/2 a connection still
 belongs to one user, which has several requests in flight on it.
 
 All of it is drawn from seeds, so that a run can be repeated, and that programs which feed heads to

@@ -157,7 +157,7 @@ SHAPES: dict[str, Callable[[int], FlowSchema]] = {
     "authenticated: below a URL": lambda i: for_urls(i, f"/u{i}/*"),
     "all users: a resource": lambda i: for_resources(i, user_subject("*"), resources=(f"r{i}",)),
 }
-"""Holds what each FlowSchema is for; the number makes the difference."""
+"""FlowSchemas by their subjects and rules, in which the number makes the difference."""
 
 
 def classified(shape: str, schemas: int) -> Callable[[], FlowSchema | None]:

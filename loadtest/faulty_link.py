@@ -102,7 +102,7 @@ class FaultyLink:
         self._hole.append(listener)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, self.port))
-        # The kernel drops what comes when this queue, which no one serves, is full.
+        # The kernel drops what comes when this queue, which is not served, is full.
         listener.listen(0)
         for _ in range(2):
             filler = socket.socket()

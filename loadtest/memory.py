@@ -21,8 +21,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, ResponseReceived, StreamEnded, StreamReset
 
-from loadtest.contenders import start_contender
-from loadtest.nginx_origin import start_nginx_origin
+from loadtest.contenders import start_contender, start_nginx_origin
 from loadtest.processes import LoadTestError, start_origin
 from loadtest.tables import Table
 from loadtest.wrk import FIELDS, TARGET

@@ -2,7 +2,7 @@
 
 What a process has cost is read from `/proc`: CPU time from every thread's `schedstat`, which counts
 nanoseconds (the clock ticks in `stat` are 10 ms), memory from `statm`.  Memory is what the process
-holds itself; the kernel's socket buffers are in no one's figure.
+holds itself; the kernel's socket buffers are in no figure.
 """
 
 from __future__ import annotations

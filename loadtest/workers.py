@@ -32,7 +32,7 @@ import uvloop
 
 from loadtest.arguments import Parser, count_up_to, counts_up_to
 from loadtest.clients import OpenLoop, Tally, percentile
-from loadtest.nginx_origin import start_nginx_origin
+from loadtest.contenders import start_nginx_origin
 from loadtest.processes import (
     CPUS,
     LoadTestError,
