@@ -159,7 +159,7 @@ def read_by(parse: Callable[[Any], Any]) -> Callback:
     default="127.0.0.1:6443",
     show_default=True,
     metavar="[HOST]:PORT",
-    help="For clients, as HTTP without authentication; :6443 for all addresses.",
+    help="For clients, as HTTP without authentication; :6443 for all addresses; or unix:/PATH.",
 )
 @click.option(
     "--store",
