@@ -49,6 +49,7 @@ STUCK = 5  # failures in a row at a key that `problem` tells of
 MOST_TIMES = 100  # of keys that came again for earlier times, beside two for each key
 MOST_CHARACTERS = 500  # of the reason that is told
 BATCH = 200  # changes that are read at once: a few milliseconds of work at most
+NOTED_AT_ONCE = 1000  # objects or keys that are noted before other tasks run: some milliseconds
 IN_A_ROW = 20
 """Looks, or writes of one look, before other tasks run, since a store in memory never waits."""
 RESTART_PAUSE_S = 1.0
@@ -201,9 +202,11 @@ class Runner:
             for kind in controller.kinds:
                 collection = store.collection(kind.collection)
                 watchers.append((kind, collection.watch(store.resource_version)))
-                for entry in collection.snapshot():
+                for number, entry in enumerate(collection.snapshot(), 1):
                     change = Change(entry.resource_version, ChangeType.ADDED, entry, None)
-                    self._note(controller, kind, change)
+                    await self._note(controller, kind, change)
+                    if number % NOTED_AT_ONCE == 0:
+                        await asyncio.sleep(0)
             async with asyncio.TaskGroup() as group:
                 for kind, watcher in watchers:
                     name = f"{self._name} {kind.plural}"
@@ -216,16 +219,18 @@ class Runner:
     async def _pump(self, controller: Controller, kind: Kind, watcher: Watcher) -> None:
         while await watcher.wait():
             for number, change in enumerate(watcher.read(BATCH), 1):
-                self._note(controller, kind, change)
+                await self._note(controller, kind, change)
                 await let_others(number)
             self._wake.set()
         self._is_over = True
         self._wake.set()
 
-    def _note(self, controller: Controller, kind: Kind, change: Change) -> None:
+    async def _note(self, controller: Controller, kind: Kind, change: Change) -> None:
         now_s = self._registry.clock()
-        for key in controller.notice(kind, change):
+        for number, key in enumerate(controller.notice(kind, change), 1):
             self._queue.add(key, now_s)
+            if number % NOTED_AT_ONCE == 0:  # an owner may have any number of dependents
+                await asyncio.sleep(0)
 
     async def _work(self, controller: Controller, beat: Callable[[], None]) -> None:
         looks = 0

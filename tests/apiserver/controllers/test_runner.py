@@ -275,3 +275,16 @@ def test_lists(texts: list[str], expected: set[str] | str) -> None:
     else:
         with pytest.raises(ValueError, match=expected):
             parse_controllers(texts)
+
+
+async def test_others_run_while_much_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the first objects nor the keys that one change concerns keep them waiting."""
+    monkeypatch.setattr(runner_module, "NOTED_AT_ONCE", 1)
+    async with running("abc") as recorder:
+        turns = []
+        while recorder.looked.empty():
+            turns.append(len(recorder.noticed))
+            await asyncio.sleep(0)
+        await recorder.looks("abc")
+    assert {1, 2, 3} <= set(turns)
+    assert max(map(turns.count, (1, 2))) >= 2
