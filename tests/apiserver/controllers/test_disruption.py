@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.apiserver.apps import DEPLOYMENT, REPLICA_SET, STATEFUL_SET
-from apfproxy.apiserver.controllers import runner
+from apfproxy.apiserver.controllers import disruption
 from apfproxy.apiserver.controllers.disruption import Disruption
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.metadata import find_condition
@@ -150,7 +150,7 @@ class Play:
             case ["restart"]:
                 self.driver = Driver(Disruption(scene.registry), scene)
             case ["turns", number]:
-                monkeypatch.setattr(runner, "IN_A_ROW", 1)
+                monkeypatch.setattr(disruption, "CONDITIONS_AT_ONCE", 1)
                 settling = asyncio.create_task(self.driver.settle())
                 for _ in range(int(number)):
                     await asyncio.sleep(0)
