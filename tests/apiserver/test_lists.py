@@ -432,7 +432,7 @@ async def test_watchers_share_the_work(
     await site.create(FLOW_SCHEMA, flow_schema(labels={"a": "b"}))
     made = []
     part = "_row" if accept else "_object"
-    make = getattr(Renderer, part)
+    make: Callable[..., bytes] = getattr(Renderer, part)
 
     def counting(*given: object) -> bytes:
         made.append(part)

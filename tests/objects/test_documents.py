@@ -19,6 +19,7 @@ from apfproxy.objects.documents import (
     MOST_DOCUMENTS,
     UNRENDERED,
     Document,
+    FieldPaths,
     Mapping,
     UnreadableError,
     compose,
@@ -208,9 +209,9 @@ def test_scalars(text: str, value: object) -> None:
 
 @pytest.mark.parametrize("text", ["a: 1\na: 2", "a: {b: 1}\na: 2", '{a: 1, "a": 2}'])
 def test_repeated_keys(text: str) -> None:
-    duplicates: list[str] = []
+    duplicates = FieldPaths()
     assert [({"a": 2}, 1)] == list(yaml_documents(text, 10, duplicates))
-    assert ["a"] == duplicates
+    assert ["a"] == list(duplicates)
     with pytest.raises(UnreadableError, match='key "a" occurs twice'):
         yaml_contents(text)
 
