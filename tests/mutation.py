@@ -43,7 +43,7 @@ ROOMS = {
 AT_ONCE = 2
 TIMEOUT_S = 240
 MOST_TESTS = 300
-"""Of a mutant that run by their names; more of them run with all of their files."""
+"""So many tests run by their names; more of them run with all of their files."""
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not e2e"]
 
 SWAPPED: dict[type[ast.AST], str] = {

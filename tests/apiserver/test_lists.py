@@ -428,7 +428,7 @@ def relabelled(obj: Object) -> Object:
 async def test_watchers_share_the_work(
     site: Site, monkeypatch: pytest.MonkeyPatch, accept: str, query: str
 ) -> None:
-    """Of a large object it takes so long that many watchers would keep all others waiting."""
+    """Made for each, a large object would keep all others waiting while many watch."""
     await site.create(FLOW_SCHEMA, flow_schema(labels={"a": "b"}))
     made = []
     part = "_row" if accept else "_object"

@@ -16,6 +16,7 @@ FLAGS_OF_OTHERS = {
     "--bind-address": "kube-apiserver",
     "--disable-admission-plugins": "kube-apiserver",
     "--enable-priority-and-fairness": "kube-apiserver",
+    "--grace-period": "kubectl",
     "--goaway-chance": "kube-apiserver",
     "--http2-max-streams-per-connection": "kube-apiserver",
     "--health-cmd": "docker",
