@@ -26,8 +26,14 @@ from apfproxy.flowcontrol.ticket import ONE_SEAT, Flow, Ticket
 from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, ServiceAccountSubject, Subject
 from apfproxy.request.attributes import RequestAttributes, User
 from loadtest.arguments import Parser
-from loadtest.objects import EVERY_RESOURCE, EVERY_URL, flow_schema, group_subject, user_subject
 from loadtest.tables import Table
+from tests.support.builders import (
+    EVERY_RESOURCE,
+    EVERY_URL,
+    flow_schema,
+    group_subject,
+    user_subject,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

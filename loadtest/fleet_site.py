@@ -18,9 +18,9 @@ from apfproxy.objects.types import QueuingConfiguration
 from loadtest.admin_pages import fetch
 from loadtest.clients import BROKEN, REFUSED, Connection
 from loadtest.faulty_link import GOOD, Ending, Fault, FaultyLink
-from loadtest.objects import as_text, flow_schema, group_subject, priority_level
 from loadtest.origin import Origin
 from loadtest.processes import LoadTestError, Process, free_ports, python_module, start_apfproxy
+from tests.support.builders import as_text, flow_schema, group_subject, priority_level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

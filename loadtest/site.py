@@ -15,8 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from loadtest.certificates import Authority
 from loadtest.processes import ROOT, LoadTestError
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

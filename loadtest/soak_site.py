@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from apfproxy.objects.types import QueuingConfiguration
-from loadtest.certificates import Authority
 from loadtest.echo import EchoOrigin, Seen
-from loadtest.objects import as_text, flow_schema, group_subject, priority_level
 from loadtest.processes import Process, start_apfproxy
+from tests.support.builders import as_text, flow_schema, group_subject, priority_level
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

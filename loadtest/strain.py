@@ -30,7 +30,6 @@ from loadtest.echo import CONFIGMAPS, KINDS, NEVER, FirstFew, Habits, Seen, draw
 from loadtest.echo_clients import EchoClients
 from loadtest.faults import Faults
 from loadtest.faulty_link import GOOD, Fault, FaultyLink
-from loadtest.objects import as_text, flow_schema, group_subject, priority_level
 from loadtest.soak_site import (
     GROUP,
     Endpoints,
@@ -40,6 +39,7 @@ from loadtest.soak_site import (
     start_proxy,
 )
 from loadtest.tables import Table
+from tests.support.builders import as_text, flow_schema, group_subject, priority_level
 
 if TYPE_CHECKING:
     import argparse

@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 from apfproxy.admin.access import AdminAccess, Refusal, token_of
 from apfproxy.base.errors import OperatorError
 from apfproxy.settings import AdminTlsSettings, Settings
-from loadtest.certificates import Authority
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,8 +23,8 @@ from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.settings import Settings
 from apfproxy.workers.process import WorkerState
-from loadtest.objects import flow_schema, group_subject
 from tests.admin.scene import WALL_OFFSET_NS, Scene
+from tests.support.builders import flow_schema, group_subject
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping

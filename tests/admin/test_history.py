@@ -14,8 +14,8 @@ from apfproxy.flowcontrol.meters import Histogram
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.proxy.counters import Flood
 from apfproxy.upstream.counters import LATENCY_BOUNDS_NS
-from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.admin.scene import Scene
+from tests.support.builders import flow_schema, group_subject, priority_level
 
 S = 1_000_000_000
 MS = 1_000_000

@@ -26,9 +26,9 @@ from apfproxy.base.events import ConfigurationEvents
 from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.proxy.counters import Refusal
-from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.admin.scene import Scene, StillUpstream
 from tests.fleet.views import fleet, member
+from tests.support.builders import flow_schema, group_subject, priority_level
 
 if TYPE_CHECKING:
     from apfproxy.admin.live_state import State

@@ -21,9 +21,9 @@ from apfproxy.base.tls_files import Lifetime
 from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.upstream.counters import UpstreamFailure
-from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.admin.scene import MS, Scene, StillUpstream
 from tests.fleet.views import fleet, member
+from tests.support.builders import flow_schema, group_subject, priority_level
 from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import pytest
 
 from apfproxy.admin.overview import MAX_PROBLEM, Overview
 from apfproxy.admin.state import ClusterState, ProcessState
-from loadtest.objects import flow_schema, group_subject
 from tests.admin.scene import Scene, StillUpstream
 from tests.fleet.views import fleet
+from tests.support.builders import flow_schema, group_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable

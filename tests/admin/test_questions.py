@@ -23,8 +23,8 @@ from apfproxy.admin.questions import (
 from apfproxy.admin.tables import PRIORITY_LEVELS, REQUEST_COLUMNS, request_columns, rows
 from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
 from apfproxy.objects.types import QueuingConfiguration
-from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.admin.scene import MS, POD, WALL_OFFSET_NS, Scene
+from tests.support.builders import flow_schema, group_subject, priority_level
 
 QUEUED = priority_level(
     "queued", shares=30, queuing=QueuingConfiguration(queues=1, hand_size=1, queue_length_limit=2)

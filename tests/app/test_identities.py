@@ -31,8 +31,8 @@ from apfproxy.settings import (
 )
 from apfproxy.settings.change import nothing
 from apfproxy.settings.file import parse_settings
-from loadtest.certificates import Authority
 from tests.proxy.fakes import OK, Bench, FakeTransport, Tls, status
+from tests.support.certificates import Authority
 from tests.support.clocks import VirtualClock
 from tests.support.credentials import basic, private_key, public_pem, sha256, signed, unsigned
 

@@ -8,11 +8,11 @@ import pytest
 
 from apfproxy.app import listener_tls
 from apfproxy.settings.file import parse_settings
-from loadtest.certificates import Authority
 from tests.end_to_end.gateway import WHOLE, Gateway, gateway, get
 from tests.end_to_end.http2_peer import HTTP2, SPOKEN, Http2Peer
 from tests.end_to_end.scene import on_uvloop, over_both_protocols
 from tests.end_to_end.secure_peer import SecurePeer, client_context
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     from pathlib import Path

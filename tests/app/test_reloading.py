@@ -29,7 +29,7 @@ from apfproxy.settings import (
 from apfproxy.settings.change import changes
 from apfproxy.settings.file import load_settings, parse_settings, setting_paths, settings_in
 from apfproxy.sources import kubernetes_api
-from loadtest.certificates import Authority
+from tests.support.certificates import Authority
 from tests.support.kubernetes_api import SLICES, KubernetesDouble
 from tests.support.objects import at, slice_of
 

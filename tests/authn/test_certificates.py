@@ -25,7 +25,7 @@ from apfproxy.authn.certificates import (
 )
 from apfproxy.authn.credentials import Peer
 from apfproxy.request.attributes import User
-from loadtest.certificates import DAY, Authority, Issued, new_rsa_key
+from tests.support.certificates import DAY, Authority, Issued, new_rsa_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

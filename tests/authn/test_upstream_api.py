@@ -26,8 +26,8 @@ from apfproxy.authn.upstream_api import (
     new_session,
 )
 from apfproxy.settings import Address, EndpointAddress
-from loadtest.certificates import Authority
 from tests.authn.scripted_api import OWN_TOKEN, TOKEN, Answer, scripted
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     from pathlib import Path

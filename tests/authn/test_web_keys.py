@@ -33,7 +33,7 @@ from apfproxy.authn.web_keys import (
 )
 from apfproxy.base.errors import OperatorError
 from apfproxy.settings.contradictions import url_problem
-from loadtest.certificates import Authority
+from tests.support.certificates import Authority
 from tests.support.clocks import Clock
 from tests.support.credentials import (
     jwk,

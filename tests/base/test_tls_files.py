@@ -21,8 +21,8 @@ from apfproxy.base.tls_files import (
     TlsFile,
     lifetime,
 )
-from loadtest.certificates import DAY, new_rsa_key, to_pem
 from tests.proxy.test_tls import SERVER, SERVERS, USERS, folder, server_tls
+from tests.support.certificates import DAY, new_rsa_key, to_pem
 from tests.support.credentials import unsigned
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from apfproxy.cli.main import main
-from loadtest.certificates import Authority
 from tests.settings.cases import cases, shortened
+from tests.support.certificates import Authority
 
 GOOD = """preset: http
 upstream: {url: "https://127.0.0.1:9", tls: {caFile: ca.crt}}

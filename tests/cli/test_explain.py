@@ -20,7 +20,7 @@ from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.request.rules import KUBERNETES, RequestRules
-from loadtest.objects import flow_schema, group_subject, priority_level, user_subject
+from tests.support.builders import flow_schema, group_subject, priority_level, user_subject
 from tests.support.clocks import VirtualClock
 from tests.support.objects import level_yaml
 from tests.support.processes import settings_for

@@ -11,9 +11,9 @@ from apfproxy.flowcontrol.passage import WorkEstimator
 from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import parse_attributes
-from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.admin.scene import MS, POD, Scene
 from tests.conformance import vectors
+from tests.support.builders import flow_schema, group_subject, priority_level
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -28,7 +28,7 @@ from apfproxy.settings import (
     Settings,
     UpstreamSettings,
 )
-from loadtest.certificates import Authority
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from loadtest.certificates import Authority
+    from tests.support.certificates import Authority
 
 T = TypeVar("T")
 

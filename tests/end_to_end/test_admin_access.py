@@ -19,10 +19,10 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from apfproxy.cli.commands import cli
-from loadtest.certificates import Authority
 from tests.end_to_end.programs import installed
 from tests.end_to_end.served import WITHIN_S, Served, ask, command, started_upstream
 from tests.support.browser import UNTIL, chromium
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,11 +12,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from loadtest.certificates import Authority
 from tests.config.pods import of_kind, rendered
 from tests.docs.pages import page
 from tests.end_to_end.programs import free_port
 from tests.end_to_end.served import command
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -22,7 +22,6 @@ import yaml
 from apfproxy.app import process as process_module
 from apfproxy.proxy import server as server_module
 from apfproxy.settings import Address
-from loadtest.certificates import DAY, Authority
 from tests.config.expressions import alerting_rules
 from tests.end_to_end.http2.frames import PREFACE, ping
 from tests.end_to_end.http2.frames import settings as settings_frame
@@ -47,6 +46,7 @@ from tests.end_to_end.served import (
     command,
     connections,
 )
+from tests.support.certificates import DAY, Authority
 from tests.support.clocks import until
 from tests.support.credentials import unsigned
 

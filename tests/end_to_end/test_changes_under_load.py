@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.settings import DownstreamTlsSettings, DrainSettings
-from loadtest.certificates import Authority
 from tests.end_to_end.crowd import Crowd
 from tests.end_to_end.peer import WAIT_S, Peer, begin
 from tests.end_to_end.scene import GET, NARROW, OK, Setup, objects_of, on_uvloop, running
+from tests.support.certificates import Authority
 from tests.support.clocks import until
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from loadtest.certificates import Authority
 from tests.config.expressions import CONFIG
 from tests.end_to_end.programs import free_port
 from tests.end_to_end.prometheus import prometheus
 from tests.end_to_end.scene import NARROW
 from tests.end_to_end.served import ask
 from tests.end_to_end.test_alerts import IN_A_YEAR, Stage, redis
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,12 +24,12 @@ from apfproxy.settings import (
     UpstreamSettings,
     WatchSettings,
 )
-from loadtest.certificates import Authority
 from loadtest.echo import EchoOrigin, Habits, Seen
 from loadtest.echo_clients import EchoClients
 from loadtest.faults import Faults
 from loadtest.faulty_link import GOOD, FaultyLink
 from tests.end_to_end.scene import EXEC, NARROW, Scene, Setup, on_uvloop, running
+from tests.support.certificates import Authority
 from tests.support.clocks import until
 
 if TYPE_CHECKING:

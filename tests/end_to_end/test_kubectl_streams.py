@@ -22,11 +22,11 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from loadtest.certificates import Authority
 from tests.end_to_end.api_servers import in_thread
 from tests.end_to_end.kubectl import COMMAND_S, PROGRAM, Kubectl, find_kubectl, minor_version
 from tests.end_to_end.served import command
 from tests.end_to_end.streaming_upstream.server import StreamingUpstream
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -10,11 +10,11 @@ import aiohttp
 
 from apfproxy.proxy.counters import HandshakeFailure, Refusal
 from apfproxy.settings import Address, DownstreamTlsSettings, LimitSettings
-from loadtest.certificates import Authority
 from tests.conformance import vectors
 from tests.conformance.hostile.script import expanded
 from tests.end_to_end.peer import begin
 from tests.end_to_end.scene import GET, OK, Setup, on_uvloop, running
+from tests.support.certificates import Authority
 from tests.support.clocks import until
 
 if TYPE_CHECKING:

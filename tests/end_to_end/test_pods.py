@@ -16,12 +16,12 @@ import pytest
 import yaml
 
 from apfproxy.cli.main import main
-from loadtest.certificates import Authority
 from tests.config.expressions import CONFIG
 from tests.config.pods import PROXY, Pod, rendered
 from tests.conformance.replaying import running
 from tests.end_to_end.programs import free_port
 from tests.end_to_end.served import ask
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

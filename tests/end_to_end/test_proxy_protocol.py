@@ -20,9 +20,9 @@ from apfproxy.settings import (
     LimitSettings,
     UnverifiedSettings,
 )
-from loadtest.certificates import Authority
 from tests.end_to_end.programs import haproxy_of_tcp, installed
 from tests.end_to_end.scene import GET, OK, Scene, Setup, on_uvloop, running
+from tests.support.certificates import Authority
 from tests.support.clocks import until
 
 if TYPE_CHECKING:

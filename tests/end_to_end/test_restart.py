@@ -8,10 +8,10 @@ import socket
 import ssl
 from typing import TYPE_CHECKING
 
-from loadtest.certificates import Authority
 from loadtest.processes import start_origin
 from loadtest.workers import replace
 from tests.end_to_end.served import command, started_upstream
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     from pathlib import Path

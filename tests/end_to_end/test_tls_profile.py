@@ -36,13 +36,13 @@ from apfproxy.settings import (
     OverloadSettings,
     Settings,
 )
-from loadtest.certificates import Authority, new_rsa_key
 from tests.end_to_end.api_servers import in_thread
+from tests.support.certificates import Authority, new_rsa_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from loadtest.certificates import Key
+    from tests.support.certificates import Key
 
 LIFE = dt.timedelta(days=90)
 COMMANDS = SCAN_COMMANDS_NEEDED_BY_MOZILLA_CHECKER | {

@@ -16,10 +16,10 @@ from apfproxy.settings import (
     DownstreamTlsSettings,
     DrainSettings,
 )
-from loadtest.certificates import Authority
 from tests.end_to_end.peer import WAIT_S, Peer, begin
 from tests.end_to_end.scene import AGREED, EXEC, Scene, Setup, on_uvloop, running
 from tests.end_to_end.test_backpressure import BUFFER_BYTES, SMALL, TOTAL_BYTES, Flood, kernel_bytes
+from tests.support.certificates import Authority
 from tests.support.clocks import until
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from apfproxy.fleet.redis_store import RedisStore, Servers, password_of
 from apfproxy.fleet.store import Stored, StoreError, Swapped
 from apfproxy.settings import FleetSettings
 from apfproxy.settings.store_address import store_address
-from loadtest.certificates import Authority
 from tests.end_to_end.programs import free_port
 from tests.fleet.agreement import Told, agrees, loses_no_write
 from tests.fleet.redis_servers import HOST, RedisServer, redis_server, until_so
+from tests.support.certificates import Authority
 from tests.support.clocks import until
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from apfproxy.objects.types import (
     QueuingConfiguration,
 )
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, User, parse_attributes
-from loadtest.objects import flow_schema, priority_level, user_subject
+from tests.support.builders import flow_schema, priority_level, user_subject
 from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:

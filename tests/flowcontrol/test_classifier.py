@@ -35,10 +35,10 @@ from apfproxy.objects.types import (
 )
 from apfproxy.request.attributes import ANONYMOUS, RequestAttributes, User, parse_attributes
 from apfproxy.request.rules import RequestRules
-from loadtest.objects import flow_schema, group_subject, user_subject
 from tests.flowcontrol.plain_walk import first_match
 from tests.flowcontrol.scene import annotated
 from tests.lint.configurations import REQUESTS, USERS, configurations
+from tests.support.builders import flow_schema, group_subject, user_subject
 
 ALICE = User("alice", ("ops", "system:authenticated"))
 EVERYBODY = group_subject("*")

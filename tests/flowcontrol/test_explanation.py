@@ -25,9 +25,9 @@ from apfproxy.flowcontrol.queue_set import QueueSetConfig, QueueSetKind
 from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
 from apfproxy.objects.types import FlowControlObject, FlowSchema, QueuingConfiguration
 from apfproxy.request.attributes import RequestAttributes, User, parse_attributes, plain_attributes
-from loadtest.objects import flow_schema, group_subject, priority_level, user_subject
 from tests.flowcontrol.level import EXEMPT, MS, REJECT, Level, queues
 from tests.flowcontrol.scene import annotated
+from tests.support.builders import flow_schema, group_subject, priority_level, user_subject
 from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:

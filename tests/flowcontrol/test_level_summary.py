@@ -32,7 +32,8 @@ from apfproxy.objects.types import (
     Subject,
     stable_uid,
 )
-from loadtest.objects import (
+from tests.admin.scene import Scene
+from tests.support.builders import (
     EVERY_RESOURCE,
     EVERY_URL,
     flow_schema,
@@ -40,7 +41,6 @@ from loadtest.objects import (
     priority_level,
     user_subject,
 )
-from tests.admin.scene import Scene
 from tests.support.clocks import VirtualClock
 
 QUEUING = QueuingConfiguration(queues=4, hand_size=2, queue_length_limit=5)

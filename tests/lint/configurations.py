@@ -23,7 +23,7 @@ from apfproxy.request.attributes import (
     authenticated,
     parse_attributes,
 )
-from loadtest.objects import group_subject, user_subject
+from tests.support.builders import group_subject, user_subject
 
 ACCOUNT_GROUPS = ("system:serviceaccounts", "system:serviceaccounts:ci")
 

@@ -24,7 +24,7 @@ from apfproxy.objects.types import (
     ResourcePolicyRule,
     kind_of,
 )
-from loadtest.objects import flow_schema, group_subject, priority_level, user_subject
+from tests.support.builders import flow_schema, group_subject, priority_level, user_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -52,7 +52,6 @@ from apfproxy.objects.types import (
     Subject,
 )
 from apfproxy.request.attributes import parse_attributes
-from loadtest.objects import EVERY_RESOURCE, EVERY_URL, flow_schema, group_subject, user_subject
 from tests.flowcontrol.plain_walk import resource_rule_matches, url_rule_matches
 from tests.lint.configurations import (
     REQUESTS,
@@ -61,6 +60,13 @@ from tests.lint.configurations import (
     resource_rules,
     some,
     url_rules,
+)
+from tests.support.builders import (
+    EVERY_RESOURCE,
+    EVERY_URL,
+    flow_schema,
+    group_subject,
+    user_subject,
 )
 
 if TYPE_CHECKING:

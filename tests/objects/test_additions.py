@@ -36,7 +36,7 @@ from apfproxy.objects.types import (
     PriorityLevelConfigurationSpec,
     QueuingConfiguration,
 )
-from loadtest.objects import flow_schema, group_subject, priority_level
+from tests.support.builders import flow_schema, group_subject, priority_level
 
 AnyObject = TypeVar("AnyObject", bound=FlowControlObject)
 

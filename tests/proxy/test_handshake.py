@@ -22,10 +22,10 @@ from apfproxy.base.tls_files import Handshake
 from apfproxy.proxy import handshake as handshake_module
 from apfproxy.proxy.counters import Refusal
 from apfproxy.settings import AuthenticationSettings, DownstreamTlsSettings, LimitSettings
-from loadtest.certificates import Authority
 from tests.end_to_end.peer import WAIT_S, begin
 from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running
 from tests.end_to_end.secure_peer import SecurePeer, client_context
+from tests.support.certificates import Authority
 from tests.support.clocks import until
 
 if TYPE_CHECKING:

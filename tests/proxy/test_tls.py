@@ -20,7 +20,7 @@ from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
 from apfproxy.upstream.connecting import connect_failure
 from apfproxy.upstream.counters import UpstreamFailure
 from apfproxy.upstream.tls import ClientTls, is_cut_off
-from loadtest.certificates import DAY, Authority, Issued
+from tests.support.certificates import DAY, Authority, Issued
 
 if TYPE_CHECKING:
     import asyncio

@@ -16,7 +16,7 @@ from apfproxy.sources import api_credentials
 from apfproxy.sources.api_credentials import ApiCredentials, Credential, read_credential, run
 from apfproxy.sources.kubeconfig import ApiAccess, Program, Variable
 from apfproxy.sources.token_file import MAX_BYTES, read_token, tokens_in, usable_token
-from loadtest.certificates import Authority
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Callable

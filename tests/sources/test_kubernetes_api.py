@@ -17,8 +17,8 @@ from apfproxy.sources import kubernetes_api
 from apfproxy.sources.api_credentials import ApiCredentials
 from apfproxy.sources.kubeconfig import ApiAccess
 from apfproxy.sources.kubernetes_api import SILENCE_S, KubernetesApi, KubernetesApiError
-from loadtest.certificates import Authority
 from tests.end_to_end.programs import free_port
+from tests.support.certificates import Authority
 from tests.support.http_server import serving
 
 if TYPE_CHECKING:

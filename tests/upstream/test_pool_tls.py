@@ -22,9 +22,9 @@ from apfproxy.upstream.connecting import ConnectTimeoutError, connected
 from apfproxy.upstream.counters import PoolCounters, UpstreamCounters, UpstreamFailure
 from apfproxy.upstream.pool import Pool
 from apfproxy.upstream.tls import MAX_AGE_S, ClientTls, SessionContext
-from loadtest.certificates import Authority
 from tests.end_to_end.peer import WAIT_S, begin
 from tests.end_to_end.scene import on_uvloop
+from tests.support.certificates import Authority
 from tests.support.clocks import until
 from tests.upstream.test_endpoint import Sink
 from tests.upstream.test_pool import Waiter

@@ -14,17 +14,17 @@ from apfproxy.settings import (
     FrontProxySettings,
     ImpersonationSettings,
 )
-from loadtest.certificates import DAY, Authority
 from tests.end_to_end.http2_peer import HTTP2, Http2Peer
 from tests.end_to_end.scene import NARROW, Scene, Setup
 from tests.end_to_end.secure_peer import SecurePeer, client_context
+from tests.support.certificates import DAY, Authority
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from loadtest.certificates import Issued
     from tests.end_to_end.peer import Peer
+    from tests.support.certificates import Issued
 
 OWN_TOKEN = b"token-of-the-proxy"
 TOKENS = 'user-a,alice,1,"dev"\nuser-b,bob,2\nadmin,root,3,"system:masters"\n'

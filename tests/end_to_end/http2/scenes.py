@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.settings import DownstreamTlsSettings, Http2Settings
-from loadtest.certificates import Authority
 from tests.end_to_end.api_servers import in_thread
 from tests.end_to_end.http2.frames import WAIT_S, FrameClient
 from tests.end_to_end.scene import Scene, Setup, running
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -6,8 +6,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from apfproxy.settings import DownstreamTlsSettings, Http2Settings
-from loadtest.certificates import Authority
 from tests.end_to_end.scene import Scene, Setup, running
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
