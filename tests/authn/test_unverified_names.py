@@ -32,6 +32,17 @@ def test_an_address_that_shows_too_many_names(caplog: pytest.LogCaptureFixture) 
     assert names.problem().startswith("a Unix socket shows ")
 
 
+def test_each_place_ends_by_itself() -> None:
+    clock = VirtualClock()
+    names = NamesOfAddresses(2, clock)
+    names.admit("a", "address:192.0.2.7")
+    clock.run_until(LEASE_NS // 2)
+    names.admit("b", "address:192.0.2.7")
+    clock.run_until(LEASE_NS)
+
+    assert [True, False] == [names.admit(name, "address:192.0.2.7") for name in "cd"]
+
+
 def test_too_many_names_of_all_addresses(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

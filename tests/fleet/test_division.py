@@ -157,6 +157,7 @@ def test_the_parts_of_all_are_the_whole(
 def test_rounded() -> None:
     assert {"x": 2, "y": 1} == rounded({"x": 1.5, "y": 1.5}, 3, lambda key: (0, key))
     assert {"x": 1, "y": 2} == rounded({"x": 1.4, "y": 1.6}, 3, lambda key: (0, key))
+    assert {"x": 5, "y": 1} == rounded({"x": 5.1, "y": 0.9}, 6, lambda key: (0, key))
     assert {"x": 2, "y": 1} == rounded({"x": 1.999999999, "y": 1.0}, 3, lambda key: (0, key))
 
 

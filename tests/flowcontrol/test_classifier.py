@@ -61,6 +61,22 @@ def test_order() -> None:
     assert Classifier(schemas).classify(ALICE, GET_PODS) is None
 
 
+@pytest.mark.parametrize(
+    ("user", "expected"),
+    [
+        ("system:serviceaccount:ci:robot", True),
+        ("system:serviceaccount:ci-2:robot", False),
+        ("alice:ci:robot", False),
+    ],
+)
+def test_service_accounts_of_a_namespace(user: str, *, expected: bool) -> None:
+    account = ServiceAccountSubject(namespace="ci", name="*")
+    subject = Subject(kind="ServiceAccount", service_account=account)
+    chosen = Classifier([flow_schema("ci", "level", subject)]).classify(User(user, ()), GET_PODS)
+
+    assert expected == (chosen is not None)
+
+
 def test_flow_hash() -> None:
     hashes = {
         flow_hash(seed, name, text)

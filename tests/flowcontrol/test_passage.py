@@ -234,6 +234,23 @@ def test_a_place_goes_back_with_the_refusal() -> None:
     assert {} == found.limits.long_running
 
 
+@pytest.mark.parametrize(
+    ("schema", "target", "counter"),
+    [
+        ('apfproxy.io/request-rate: "1"', GET, "rejected_rate"),
+        (LIMITED, LOG, "rejected_long_running"),
+    ],
+)
+def test_refusals_of_limits_count(schema: str, target: bytes, counter: str) -> None:
+    bench = Bench(schema=schema)
+    bench.arrive(target)
+    found = bench.arrive(target).passage.classification
+
+    assert found is not None
+    assert 1 == bench.queue_set.rejected_total
+    assert 1 == getattr(found.flow.counters, counter)
+
+
 def test_the_upstream_works_on() -> None:
     bench = Bench(schema=LIMITED)
     watch = bench.arrive(WATCH).passage

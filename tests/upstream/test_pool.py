@@ -425,6 +425,14 @@ async def test_endpoints_get_requests_and_connections_by_weight(scene: Scene) ->
     assert 190 < hosts["c"] < 290, hosts
 
 
+async def test_seats_count_by_weight(scene: Scene) -> None:
+    """Six seats at a server of three times the weight are less than three elsewhere."""
+    scene.pool.set_endpoints([address("a"), address("b", 3)])
+    scene.endpoint("a").seats, scene.endpoint("b").seats = 3, 6
+
+    assert held(await scene.ask(50))["b"] > 40
+
+
 async def test_another_endpoint_is_tried(scene: Scene) -> None:
     scene.down = {"a", "b"}
     assert {"c": 6} == held(await scene.ask(6))
