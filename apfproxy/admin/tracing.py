@@ -1,4 +1,4 @@
-"""Which requests of a process have a trace, and the queue of traces on their way to a collector.
+"""The choice of requests that have a trace, and the queue of traces on their way to a collector.
 
 1. No one waits: if too many traces are queued, new ones are dropped.
 2. A thread gets them every second or 64 traces; to encode so many takes 5 ms, which is as long as

@@ -357,7 +357,7 @@ def scope_of(attributes: RequestAttributes) -> str:
 
 
 def scope_of_route(attributes: RequestAttributes) -> str:
-    """The same, but that a name which a field selector asks for makes no difference."""
+    """The scope, whatever name a field selector asks for."""
     if attributes.verb not in COLLECTION_VERBS or is_watch_path(attributes):
         return scope_of(attributes)
     return "namespace" if attributes.namespace else "cluster"

@@ -1,4 +1,4 @@
-"""Reviews: who sends a request, and what somebody may do; created only, and never stored.
+"""Reviews: who sends a request, and what a user may do; created only, and never stored.
 
 The server authenticates no one and allows everything, so a user is who the request says: by the
 fields of a front proxy, and before those by the fields of impersonation.
@@ -57,7 +57,7 @@ TokenReviewSpec: A token.
   1 token      string    The bearer token.
   2 audiences  []string  Servers that the token is to be for.
 TokenReviewStatus: Whose token it is.
-  1 authenticated  bool      Whether somebody is known by it.
+  1 authenticated  bool      Whether a user is known by it.
   2 user           UserInfo  Who that is.
   4 audiences      []string  Servers of the request that the token is for.
   3 error          string    Why the token could not be checked.

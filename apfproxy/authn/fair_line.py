@@ -64,7 +64,7 @@ class FairLine:
         self._max_waiting = max_waiting
         self._max_waiting_of_one = max(1, max_waiting // 2)
         self._lines: dict[str, Line] = {}
-        # Lines that have somebody waiting and may have one more under way, in the order of turns.
+        # Lines that have a waiter and may have one more under way, in the order of turns.
         self._ready: OrderedDict[Line, None] = OrderedDict()
         # Lines by how many wait in them, and the largest such number.
         self._by_length: list[OrderedDict[Line, None]] = [OrderedDict()]

@@ -1,4 +1,4 @@
-"""Which build this is, its hot path compiled to C or all of it Python, and the files in it."""
+"""The build that this is, its hot path compiled to C or all of it Python, and the files in it."""
 
 from __future__ import annotations
 

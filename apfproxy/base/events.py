@@ -38,7 +38,7 @@ class ConfigurationEvents:
         self._events: deque[ConfigurationEvent] = deque(maxlen=MAX_EVENTS)
 
     def of_cluster(self, name: str) -> ConfigurationEvents:
-        """The same events, recorded from there on under the name of one of several clusters."""
+        """These events, recorded from there on under the name of one of several clusters."""
         found = ConfigurationEvents(name)
         found._events = self._events
         return found

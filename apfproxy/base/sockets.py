@@ -278,7 +278,7 @@ class SocketFiles:
         for listener in listeners:
             path = listener.getsockname()
             if is_unix(listener) and isinstance(path, str) and path:
-                with contextlib.suppress(FileNotFoundError):  # somebody was quick
+                with contextlib.suppress(FileNotFoundError):  # another was quicker
                     self._files[path] = _identity(path)
 
     def leave(self) -> None:

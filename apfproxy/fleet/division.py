@@ -157,7 +157,7 @@ def divide_among_members(level: str, seats: int, demand: Mapping[str, int]) -> d
 def scaled(
     by_level: Mapping[str, LevelLimits], levels: Mapping[str, LevelRules], seats: int
 ) -> dict[str, LevelLimits]:
-    """The same part of each level in both, so that limited levels have `seats` at most."""
+    """A like part of each level in both, so that limited levels have `seats` at most."""
     found = {name: each for name, each in by_level.items() if name in levels}
     limited = {name: each for name, each in found.items() if not levels[name].is_exempt}
     total = sum(each.nominal for each in limited.values())

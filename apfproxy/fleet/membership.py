@@ -424,7 +424,7 @@ class MembershipWords:
         )
 
     def trouble(self) -> str:
-        """Which record cannot be used, and why; "" if it is up to date."""
+        """The record that cannot be used, and why; "" if it is up to date."""
         reason = self.reason()
         return f"the fleet's record in {self.described} cannot be used: {reason}" if reason else ""
 

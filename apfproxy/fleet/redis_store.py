@@ -280,7 +280,7 @@ class RedisStore:
             raise StoreError(f"the record has {len(data)} bytes, more than {MAX_RECORD_BYTES}")
         version = secrets.token_hex(VERSION_BYTES)
         channel = self.channel if is_urgent else ""
-        # As the server has it, whatever bytes somebody else has written.
+        # As the server has it, whatever bytes another client has written.
         before = seen.version.encode("latin-1")
         found = await self._run(SWAP, before, version, data, KEPT_S, channel, self._own)
         if not isinstance(found, bytes):

@@ -1,4 +1,4 @@
-"""Which FlowSchema a request belongs to, and what tells flows apart.
+"""The FlowSchema that a request belongs to, and what tells flows apart.
 
 FlowSchemas are tried by their matching precedence, then by name; the first that matches wins.  One
 matches if any of its rules does: any subject of the rule, and any of its resource rules (for a

@@ -7,7 +7,7 @@ nanosecond.  Doing that at every request would cost four bucket searches each.  
 packs all it would report into one integer, its state, and adds the nanoseconds that it spent in
 that state to one dictionary: one addition per event.  Only a reader, or a change of a
 denominator, sorts the states into buckets.  Requests by kind (mutating or not) and phase are
-counted likewise: an event only adds nanoseconds to the count that ends with it.
+counted so, too: an event only adds nanoseconds to the count that ends with it.
 
 Seat demand is the seats of the requests that execute plus those of the requests that wait.  Its
 time-weighted average, its standard deviation and its maximum over a period say what a level wants

@@ -103,7 +103,7 @@ class WorkEstimate:
         self.work = initial_seats * SERVICE_GUESS_TICKS + self.final_work
 
     def cut(self, seats: int) -> WorkEstimate:
-        """The same final work done with only that many final seats, in a longer time."""
+        """An estimate with its final work done by only that many final seats, in a longer time."""
         return WorkEstimate(self.initial_seats, seats, ns_per_seat(self.final_work, seats))
 
     def __repr__(self) -> str:

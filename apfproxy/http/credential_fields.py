@@ -126,7 +126,7 @@ class UnverifiedRules:
 
 
 class CredentialRules:
-    """Which header fields name the user; all names are in lower case.
+    """Rules for the header fields that name the user; all names are in lower case.
 
     Attributes:
         usernames, uids, groups: Of a front proxy's fields; of a kind the first present one counts.

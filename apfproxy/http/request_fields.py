@@ -314,7 +314,7 @@ class _Reader:
         if not self._rules.believes_claims:
             return
         if lower in nominated:
-            # Without it the rest would mean somebody else, or somebody with less to restrain them.
+            # Without it the rest would mean another user, or one with less to restrain them.
             raise HeadError(400, "Connection must not name a field that has the user")
         self._claims.append((lower, value))
 

@@ -1,4 +1,4 @@
-"""Which cluster a request is of: by the host that it names, and the begin of its path.
+"""The cluster that a request is of: by the host that it names, and the begin of its path.
 
 1. A host is compared in lower case, without its port and without a dot at its end.
 2. `*.example.com` is any host below example.com, however many labels it has more; not example.com.

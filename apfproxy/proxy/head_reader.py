@@ -86,7 +86,7 @@ class HeadReader:
         self.last_request = None
 
     def match(self, data: bytes | bytearray) -> tuple[HeaderBlock | None, int, int]:
-        """Which block is known, where the head ends, and the length of the body; None, 0, 0."""
+        """The known block, the end of the head, and the length of the body; None, 0, 0."""
         start = data.find(b"\r\n") + 2
         for block in self._known:
             end, body_bytes = block.match(data, start)

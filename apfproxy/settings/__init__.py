@@ -107,7 +107,7 @@ Preset = Annotated[str, form(one_of(KUBERNETES_API, HTTP_API))]
 
 
 class LongRunningSettings(Record):
-    """Which requests may last as long as their clients like; None as the preset has it."""
+    """Requests that may last as long as their clients like; None as the preset has it."""
 
     verbs: tuple[Annotated[str, form(values.VERB)], ...] | None = None
     subresources: tuple[Annotated[str, form(values.SUBRESOURCE)], ...] | None = None

@@ -1,4 +1,4 @@
-"""Which settings do not go together, and which are probably meant otherwise; a line for each."""
+"""Settings that do not go together, or are probably meant otherwise; a line for each."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ kube-apiserver's `--goaway-chance` is for the same.
 1. An endpoint has too much if it has over a tenth more than its part by weight, and over one more.
    What is over its part is ended then, so that the next look does not find the same again.
 2. Only what has lasted for `OLD_S` is ended: no client loses two in a row.  Nothing but watches is
-   ended: a tunnel is somebody's session, and no other response must end as if it were through.
+   ended: a tunnel is a user's session, and no other response must end as if it were through.
 3. Servers send each event of a watch as a chunk, so a watch ends between two of them.
 4. While an endpoint starts slowly nothing is ended: most would come back to where it was.
 """

@@ -1,4 +1,4 @@
-"""Which controllers run, and their start and stop."""
+"""The choice of controllers, and their start and stop."""
 
 from __future__ import annotations
 

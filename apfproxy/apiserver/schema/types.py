@@ -75,7 +75,7 @@ class Scalar(enum.Enum):
     TIME = "time"
     """RFC 3339 in whole seconds, UTC; null where it is zero and written always."""
     MICRO_TIME = "microtime"
-    """The same with exactly six digits of a second, on the way in, too."""
+    """A time with exactly six digits of a second, on the way in, too."""
     BASE64 = "[]byte"
     INT_OR_STRING = "intOrString"
     ANY = "any"

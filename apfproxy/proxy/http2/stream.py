@@ -265,7 +265,7 @@ class Http2Stream(Client):
             self.credit(len(data))
 
     def credit(self, size: int) -> None:
-        """Let the client send as much again, once somebody wants it, or no one will."""
+        """Let the client send as much again, once it is wanted, or never will be."""
         if self.exchange is None:
             self._discarded += size
             if self._discarded > MAX_LINGER_BYTES:
