@@ -20,7 +20,10 @@ class Clock(Protocol):
         """Nanoseconds since some fixed point; never goes backwards."""
 
     def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> Timer:
-        """Call `callback` at the deadline, later than this call; equal deadlines in order."""
+        """Call `callback` once when `now_ns` reaches the deadline, never from inside this call.
+
+        Callbacks with equal deadlines run in the order in which they were armed.
+        """
 
 
 class LoopClock:

@@ -22,9 +22,12 @@ PAGES = (LIVEZ, READYZ, HEALTHZ)
 
 @dataclass(slots=True)
 class HealthCheck:
-    """A health check, by its name on pages; its failure fails `pages` if it `is_blocking`.
+    """A health check, named as on pages and in the path of its own page.
 
-    `look`, if given, says what is wrong in place of `reported`, and has to be cheap.
+    Attributes:
+        pages: Which of `PAGES` list it.
+        is_blocking: Whether its failure fails the page; otherwise it is only listed there.
+        look: Says what is wrong by itself, at no cost; None where it is `reported`.
     """
 
     name: str
@@ -45,9 +48,10 @@ class HealthReport:
 
 
 class HealthChecks:
-    """Checks, in order; other parts may have theirs in `checks`, too.
+    """Checks, in the order in which they were added; other parts may have theirs in `checks`, too.
 
-    Those with a prefix, of one of several clusters, are on `/readyz` only, and never fail it.
+    A prefix is of the names of one of several clusters, whose checks are on `/readyz` and never
+    fail it: requests to the others are to come.
     """
 
     def __init__(self, checks: dict[str, HealthCheck], prefix: str = "") -> None:
@@ -89,7 +93,10 @@ class HealthChecks:
 
 
 class ClusterHealth(HealthChecks):
-    """The checks of one of several clusters, apart until `publish`: another may have the names."""
+    """The checks of one of several clusters, under its name.
+
+    They are there from `publish` on: a cluster that is to take another's place has the same names.
+    """
 
     def __init__(self, published: dict[str, HealthCheck], cluster: str) -> None:
         super().__init__({}, f"cluster/{cluster}/")

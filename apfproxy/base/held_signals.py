@@ -44,7 +44,10 @@ def held(numbers: Iterable[int] = ()) -> Iterator[None]:
 
 
 def held_in_child() -> contextlib.AbstractContextManager[None]:
-    """Hold back what a parent passes on in a child that is started within, until its `release`."""
+    """Hold back what a parent passes on in a process that is started within, until its `release`.
+
+    So it is neither ended by what it is sent before it holds signals back itself, nor misses it.
+    """
     return held((signal.SIGHUP, signal.SIGUSR1))
 
 

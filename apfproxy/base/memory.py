@@ -39,7 +39,11 @@ def machine_bytes() -> int:
 
 
 def overload_bytes(memory_bytes: int | None) -> int | None:
-    """The memory, by default most of the container's, at which it is overloaded; None for never."""
+    """The memory at which the process is overloaded; None for never.
+
+    Where the settings do not say it, most of what the container may use is the mark: beyond, the
+    kernel would kill the process, and all requests with it.
+    """
     if memory_bytes is not None:
         return memory_bytes
     whole = container_bytes()

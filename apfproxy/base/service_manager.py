@@ -32,9 +32,11 @@ log = logging.getLogger(__name__)
 class ServiceManager:
     """The service manager that the environment names, if any.
 
-    It is told every `ping_period_s` that the process lives, 0 for never, or after `pauses_s`.  The
-    parent of workers `shows_state` itself; one that `is_relieved` has another process serve
-    already.
+    Attributes:
+        ping_period_s: How often it is to be told that the process lives; 0 for never.
+        pauses_s: The pauses between that, if they are others.
+        shows_state: Whether it shows the process's state itself, as the parent of workers does.
+        is_relieved: Whether it has had another process take over already.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -77,7 +79,10 @@ class ServiceManager:
             self._signs_of_life.stop()
 
     def ready(self, refused: str = "") -> None:  # noqa: ARG002 - the parent of workers asks
-        """The process serves, by what it has read, or not, since that was `refused`."""
+        """The process serves, for the first time or with what it has read again.
+
+        `refused` says why it cannot use what it has read; "" if it does.
+        """
         self._tell("READY=1")
 
     def reloading(self) -> None:

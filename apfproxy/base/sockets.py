@@ -145,7 +145,10 @@ def prepare(listener: socket.socket) -> None:
 
 
 def probe_clients(listener: socket.socket, idle_s: float, timeout_s: float) -> None:
-    """Probe silent clients after `idle_s`; those without a response for `timeout_s` are gone."""
+    """Set when silent clients are probed, for one connection or all accepted from now on.
+
+    The first probe comes after `idle_s`; one that answers none for `timeout_s` is gone.
+    """
     if is_unix(listener):
         return
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -206,7 +209,11 @@ async def serve_on(
 
 
 class Acceptor:
-    """Accepts connections before the loop sees them, `at_once` in a row; `take` raises nothing."""
+    """Accepts what comes to listening sockets, for who is to see connections before the loop does.
+
+    `take` gets each connection, which it closes in the end; it raises nothing.  After `at_once`
+    connections those that there are get their turn again.
+    """
 
     def __init__(
         self,

@@ -98,7 +98,11 @@ class Recurring:
 
 
 class Supervised:
-    """A task that is begun again when it fails; it has to `beat` within `stale_after_s`."""
+    """A task that runs for ever, or to its end, and is begun again when it fails.
+
+    The work gets `beat`, which it calls when it has done something; something is wrong
+    `stale_after_s` after the last one, or never with None.  Cancelling passes through.
+    """
 
     def __init__(
         self,

@@ -229,7 +229,13 @@ class Pem:
 
 
 def client_context(authorities: Pem | None, own: tuple[Pem, Pem] | None) -> ssl.SSLContext:
-    """A context to ask servers of CAs, by default the system's; blocks on files; OperatorError."""
+    """A context to ask servers of CAs, by default the system's, with an own certificate and key.
+
+    It blocks on the file system.
+
+    Raises:
+        OperatorError: They cannot be used.
+    """
     # Not `create_default_context`, which from Python 3.13 on refuses CAs without key identifiers,
     # as clusters have them.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -44,7 +44,12 @@ class LevelRules:
 
 @dataclass(frozen=True, slots=True)
 class LevelSeats:
-    """The seats of a level that all members together may use now."""
+    """Holds what the fleet gives to a level.
+
+    Attributes:
+        limits: Its bounds, of the whole server.
+        seats: What all members together may use now; an exempt level's are not limited.
+    """
 
     limits: LevelLimits
     seats: int
@@ -87,7 +92,10 @@ def part_of(
 def divide_among_levels(
     limit: int, levels: Mapping[str, LevelRules], demand: Mapping[str, int]
 ) -> dict[str, LevelSeats]:
-    """Divide at most `limit` seats among levels by the demand of all members."""
+    """Divide the server's seats among its priority levels, by what all members together want.
+
+    The seats of all levels that are limited sum to `limit` at most.
+    """
     nominal = nominal_limits(limit, {name: rules.shares for name, rules in levels.items()})
     bounds = {
         name: level_limits(nominal[name], limit, rules.lendable_percent, rules.borrowing_percent)

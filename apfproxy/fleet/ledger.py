@@ -122,7 +122,15 @@ ALL_OVER: Final = Event("all-over", TRANSITIONS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The state of a member as it looks; demand and use are of limited levels only."""
+    """Holds what a member knows of itself as it looks at the record.
+
+    Attributes:
+        limit: Seats of the server, by its settings.
+        levels: Its priority levels, by name.
+        configuration: A digest of these.
+        demand: Seats that requests use and wait for, by level; of limited levels only.
+        used: Seats that they use, in all.
+    """
 
     limit: int
     levels: Mapping[str, LevelRules]
@@ -133,10 +141,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The entry and record to write in place of those read; the lease counts from `begun_s`.
+    """Holds what a member is to write.
 
-    `is_news` if it says more than that the member lives; `is_urgent` if the others should look at
-    once, as a member lacks seats that others hold.
+    Attributes:
+        record: To be written in place of that which was read.
+        entry: Of this member in it.
+        begun_s: When it was made; the lease counts from then.
+        is_news: Whether it says more than that the member lives.
+        is_urgent: Whether the others should look at once: a member lacks seats that others hold.
     """
 
     record: Record
@@ -149,9 +161,13 @@ class Plan:
 class Sighting:
     """Holds what is known of another member.
 
-    Its `claim` may be greater than the entry's if the store lost writes.  That beat was seen first,
-    or missed first, at `seen_s`, or at `since_s` without times in which the store was not reached;
-    `after_s` is when it was not yet there, infinitely long ago if unknown.
+    Attributes:
+        entry: Its part of the record, as seen last.
+        claim: What it may hold: what its entry says, or said before the store lost writes.
+        seen_s: When that beat was seen first, or when it was missed first.
+        since_s: The same, later by what does not count of times in which the store was not reached.
+        after_s: When it was not yet there; infinitely long ago if that is unknown.
+        is_present: Whether the record has it.
     """
 
     def __init__(self, entry: Member, now_s: float, after_s: float) -> None:
@@ -189,7 +205,22 @@ class Sighting:
 
 
 class Ledger:
-    """The side of one member, who uses no more than `target` of its claim."""
+    """The side of one member.
+
+    Args:
+        key: Its own, see `record.member_key`.
+        limit: Seats of the server, by its settings.
+        lease_s: Of its claims.
+        replicas: How many members the fleet is meant to have; None if unknown.
+
+    Attributes (to read only):
+        state: See `LeaseState`.
+        claim: What it holds.
+        target: What it is to have; it uses no more of its claim.
+        others: The others, by key.
+        lost: How many others ended without leaving, or seemed to.
+        limit: Seats of the server: the least that any member's settings say.
+    """
 
     def __init__(
         self, key: str, limit: int, *, lease_s: float, replicas: int | None = None

@@ -66,7 +66,12 @@ log = logging.getLogger(__name__)
 
 
 class Membership:
-    """One member's part of a fleet; `join` at the start, `leave` at the end, closing the store."""
+    """One member's part of a fleet; `join` at the start, `leave` at the end.
+
+    The seats are those of `controller`, of a `cluster` if there are several; `limit` gives those of
+    the server by the settings.  The record is in `store`, which `leave` closes.  `on_change` is
+    called when other seats are in force.
+    """
 
     def __init__(
         self,
@@ -123,7 +128,10 @@ class Membership:
         return self.ledger.key
 
     async def join(self) -> None:
-        """Have the first seats, of others after a moment, or find that the store is away."""
+        """Have the first seats, or find that the store is away; go on by itself from then on.
+
+        Where others hold all seats it waits a moment for those that they give up.
+        """
         self._store.listen(self._on_urgent)
         await self._step()
         self._task = self._following.start()

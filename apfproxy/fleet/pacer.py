@@ -138,7 +138,11 @@ class Pacer:
         self._took_s.append(took_s)
 
     def wrote(self, now_s: float, members: int) -> None:
-        """The next write is due a period later, or as soon as so many members can write in turn."""
+        """The next write is due a period later, with news in this one or without.
+
+        With so many members, itself included.  While its lease is short for the store's distance,
+        the period is no longer for that.
+        """
         turns_s = min(self.turn_s(members), self._lease_s / TURNS_A_LEASE)
         self.due_s = self._after(now_s, max(self._period_s, TURNS_A_PERIOD * turns_s))
 

@@ -41,11 +41,16 @@ class RecordFullError(Exception):
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The entry of one member; absolute values, never differences.
+    """Holds what one member says of itself; absolute values, never differences.
 
-    `beat` counts its writes: others see it live by that, and leave it its claim for `lease_ms`
-    after they saw the last.  `configuration` is a digest of its levels.  The claims of all never
-    sum above the limit.
+    Attributes:
+        beat: How often it has written; what others see it live by.
+        lease_ms: For how long the others leave it its claim after they saw its last beat.
+        limit: The seats of the server, as its settings have them.
+        configuration: A digest of its priority levels, to see who has others.
+        claim: Seats that it may use; the claims of all never sum above the limit.
+        used: Seats that its requests hold.
+        demand: Seats that they hold and wait for, by the name of the level; zeros are left out.
     """
 
     beat: Count
@@ -67,7 +72,15 @@ def member_name(key: str) -> str:
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The record; `born` tells one that was lost from the one that takes its place."""
+    """The record.
+
+    Attributes:
+        version: `VERSION`.
+        born: Who wrote the first one, and when in its life: so a record that was lost is told from
+            the one that takes its place.
+        writes: How often it was written.
+        members: By key.
+    """
 
     version: int
     born: Annotated[str, msgspec.Meta(min_length=1, max_length=300)]

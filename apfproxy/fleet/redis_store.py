@@ -372,7 +372,10 @@ class RedisStore:
 
 
 class Listener:
-    """Listens for ever; `on_urgent` is called when others say something, or may have."""
+    """Listens to a channel, for ever; connects again after each failure.
+
+    `on_urgent` is called when anything but `own` is said there, and when that may have been missed.
+    """
 
     def __init__(
         self, servers: Servers, channel: str, own: bytes, on_urgent: Callable[[], None]

@@ -41,15 +41,25 @@ class Swapped:
 
 
 class LedgerStore(Protocol):
-    """One record, which its members read and swap; callers cancel what takes too long."""
+    """One record, which its members read and swap.
+
+    Every method is bounded in time by the caller, who cancels it; a call after a failure connects
+    again by itself.
+    """
 
     async def read(self) -> Stored: ...
 
     async def swap(self, data: bytes, seen: Stored, *, is_urgent: bool = False) -> Swapped:
-        """Write if no member has since `seen`, and tell the others if urgent; StoreError."""
+        """Write if no member has since `seen`; StoreError, after which it may be written or not.
+
+        `is_urgent` has the others told at once, where the store can tell them.
+        """
 
     def listen(self, on_urgent: Callable[[], None]) -> None:
-        """Call `on_urgent` on the loop when another member wrote something urgent, if it can."""
+        """Call `on_urgent` on the loop when another member wrote something urgent, from now on.
+
+        A store that cannot tell never calls it; members look once a period anyway.
+        """
 
     async def close(self) -> None: ...
 

@@ -14,10 +14,19 @@ if TYPE_CHECKING:
 
 
 class MemberView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One member, in seats, by its name without epoch, or its key where names are the same.
+    """One member; seats, but where something else is said.
 
-    `age_s` are seconds since its last beat was seen here, `lease_s` 0 if unknown.  It `is_alike` if
-    it has the same limit and levels as this one.  `state` is of a worker on the pages of all.
+    Attributes:
+        name: Without its epoch; its key where another one has the same name.
+        is_self: Whether it is the one that says this.
+        limit: Of the server, as its settings have it.
+        claim: What it may use.
+        used: What its requests hold.
+        demand: What they hold and wait for, by the name of the level.
+        age_s: Seconds since its last beat was seen here.
+        is_alike: Whether it has the same limit and the same priority levels as this one.
+        lease_s: Seconds without a beat after which the others take back its claim; 0 if unknown.
+        state: That of its lease, of a worker on the pages of all; else "".
     """
 
     key: str
@@ -34,10 +43,23 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class FleetView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The fleet, as the member with this `state` sees it; limits are seats.
+    """The fleet.
 
-    `problem` says why the record is not up to date.  The member wrote `age_s` ago; the last of the
-    `lost` members ended `lost_age_s` ago, without leaving.
+    Attributes:
+        store: Where the record lives, without secrets.
+        name: Of the fleet.
+        state: That of the member, see `ledger.LeaseState`.
+        problem: Why the record is not up to date; "" if it is.
+        age_s: Seconds since this member last wrote; None before it did.
+        limit: Seats of the server, shared by all.
+        claims: Their sum, as last seen.
+        claim: Of this member.
+        in_force: Seats that it uses at most now: its claim, or less.
+        safe_share: Seats that it falls back to while the store is away.
+        refreshes, conflicts, failures: How often it wrote, lost a swap to another member, and
+            failed to reach the store or to use what it had.
+        lost: How many members have ended without leaving, as seen here.
+        lost_age_s: Seconds since the last of them was given up; None if there was none.
     """
 
     store: str

@@ -35,7 +35,11 @@ class InfeasibleError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A target with bounds: 0 <= `lower_bound` <= `target`, and `lower_bound` <= `upper_bound`."""
+    """Holds what one participant wants and may get, in any one unit.
+
+    Needs 0 <= `lower_bound` <= `target` and `lower_bound` <= `upper_bound`; the target may exceed
+    the upper bound.
+    """
 
     target: float
     lower_bound: float
@@ -107,7 +111,11 @@ def _bounded_proportion(
     lows: list[float],
     highs: list[float],
 ) -> float:
-    """The least proportion that gives the required sum, which lies between those of the bounds."""
+    """The least proportion that gives the required sum, where some bounds matter.
+
+    `required_sum` is more than `low_sum`, that of the lower bounds, and less than that of the upper
+    ones; no target is zero; each item leaves its bounds at the proportions `lows` and `highs`.
+    """
     bends: list[tuple[float, float, int]] = []  # where, and what gets free there or is free no more
     for target, low, high in zip(targets, lows, highs, strict=True):
         bends += ((low, target, 1), (high, -target, -1))

@@ -106,7 +106,12 @@ class Line(NamedTuple):
 
 
 class Field:
-    """The lines of an index by the values of one field; `every` match also those not there."""
+    """The lines of an index by the values of one field.
+
+    Attributes:
+        every: The lines that match every value.
+        lines: Those that match a value; a value that is not there has `every`.
+    """
 
     def __init__(self) -> None:
         self.every = 0
@@ -126,7 +131,13 @@ class Field:
 
 
 class Header(Field):
-    """The lines that ask for a header (in lower case), all of them in `asking`, by its values."""
+    """The lines that ask for a header, by its values.
+
+    Attributes:
+        name: The header's, in lower case.
+        asking: All of these lines.
+        patterns: Those that ask for a pattern.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -141,7 +152,10 @@ class Header(Field):
         _add(self.patterns, [each for each in values if ALL in each], line)
 
     def unmet(self, value: str, found: int) -> int:
-        """The lines among those `found` that a value does not satisfy; "" for no such header."""
+        """The lines that a value does not satisfy; "" if the request has no such header.
+
+        Patterns of lines that are not among those found are not looked at.
+        """
         value = value.strip(" \t")
         if not value:
             return self.asking

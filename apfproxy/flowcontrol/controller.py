@@ -82,8 +82,13 @@ MAX_KEPT_CLASSIFICATIONS = 16384
 class Digest:
     """A configuration that has been checked and can be committed.
 
-    `dangling` has FlowSchemas that are left out, with the levels that they lack; `checked` each
-    given object by kind and name; `new_levels` the levels to be, until they are committed.
+    Attributes:
+        priority_levels, flow_schemas: By name, mandatory ones included, dangling ones not.
+        dangling: FlowSchema name to the name of the priority level that does not exist.
+        problems: One line each: what is skipped or not used, and why.
+        unused_additions: How many of them are additions that are wrong.
+        checked: Each object that was given, by its kind and name, with what was found.
+        new_levels: What levels that were not there will be, until they are committed.
     """
 
     priority_levels: Mapping[str, PriorityLevelConfiguration] = field(default_factory=dict)
@@ -97,7 +102,13 @@ class Digest:
 
 
 class Checked:
-    """The meaning of a given object, whatever else is given; `unused` are its wrong additions."""
+    """Holds what an object that was given comes to, whatever else is given; immutable.
+
+    Attributes:
+        unused: What is wrong with its additions, one line each.
+        uid: As the response's headers name it.
+        additions: Those of a FlowSchema; else none.
+    """
 
     def __init__(self, given: FlowControlObject) -> None:
         self.object = given
@@ -211,7 +222,10 @@ class Controller:
     # Configuration
 
     def digest(self, objects: Iterable[FlowControlObject]) -> Digest:
-        """Check a new configuration, and prepare what to `commit`; a thread may do it."""
+        """Check all of a new configuration, which is valid, and prepare what to `commit`.
+
+        Nothing here is changed, so another thread may call it, one at a time.
+        """
         before = self.in_force
         problems: list[str] = []
         unused: list[str] = []
@@ -356,7 +370,11 @@ class Controller:
         attributes: RequestAttributes,
         header_of: Callable[[str], str] = no_header,
     ) -> Classification:
-        """Find the FlowSchema, by default the catch-all one, the priority level and the flow."""
+        """Find the FlowSchema, the priority level and the flow of a request.
+
+        A request that no FlowSchema matches goes where the catch-all one says.  `header_of` gives
+        the value of a header by its name in lower case, "" if there is none.
+        """
         schema = self._classifier.classify(user, attributes, header_of)
         route = self._routes[CATCH_ALL if schema is None else schema.metadata.name]
         if route.distinguisher is not None:

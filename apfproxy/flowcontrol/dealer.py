@@ -15,7 +15,11 @@ MAX_DECK_SIZE = 1 << 26
 
 
 class Dealer:
-    """Deals hands of cards (queues) from a deck (of a level) numbered from 0; ValueError."""
+    """Deals hands of different cards (queues) from a deck (of a priority level) numbered from 0.
+
+    Raises:
+        ValueError: The sizes make no sense, or a hand needs more entropy than a hash has.
+    """
 
     def __init__(self, deck_size: int, hand_size: int) -> None:
         if deck_size <= 0 or hand_size <= 0:

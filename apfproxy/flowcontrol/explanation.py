@@ -63,7 +63,10 @@ class RequestPart(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class FlowSchemaPart(msgspec.Struct, frozen=True, rename="camel"):
-    """A FlowSchema and the request, which belongs to the first that matches: `is_chosen`."""
+    """A FlowSchema and the request, which belongs to the first that matches: `is_chosen`.
+
+    `uid` is as responses name it; `mismatches` say why it does not match, rule by rule.
+    """
 
     name: str
     uid: str
@@ -75,7 +78,11 @@ class FlowSchemaPart(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LevelPart(msgspec.Struct, frozen=True, rename="camel"):
-    """The level in seats; `kind` is what becomes of a request that does not fit."""
+    """The priority level; limits and what is in use in seats, the last three of queues only.
+
+    `uid` is as responses name it; `kind` is what becomes of a request that does not fit: `queue`,
+    `reject`, or `exempt`.
+    """
 
     name: str
     uid: str
@@ -136,7 +143,13 @@ class OutcomePart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
-    """Everything about a request; `dangling` FlowSchemas are left out, by the levels they lack."""
+    """Everything about a request.
+
+    Attributes:
+        flow_schemas: Those in force, in the order in which they are tried.
+        dangling: FlowSchemas that are not used, to the priority levels that they lack.
+        additions: What annotations of the chosen FlowSchema and its level add, a sentence each.
+    """
 
     user: UserPart
     request: RequestPart
@@ -337,7 +350,13 @@ class Decision(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Foresight:
-    """The decision of a queue set; `ahead` are requests that would wait in the queue before it."""
+    """Holds what a queue set would do.
+
+    Attributes:
+        queue: Index of the queue that the request would be in; None at a level without queues.
+        ahead: Requests that would wait in that queue before it.
+        reason: Why it would be rejected.
+    """
 
     decision: Decision
     queue: int | None = None
@@ -348,7 +367,11 @@ class Foresight:
 def foresee(
     queue_set: QueueSet, hand: tuple[int, ...], estimate: WorkEstimate, limit: int
 ) -> Foresight:
-    """The outcome of an `admit`; `sync` the queue set first.  `limit` is the seats by then."""
+    """Return what `admit` would do now; `sync` the queue set first.
+
+    `hand` is empty at a level without queues.  `limit` is the seats that requests may use by then,
+    `queue_set.seat_limit` or more.
+    """
     seats = estimate.max_seats
     in_use = queue_set.seats_in_use
     if queue_set.config.kind is not QueueSetKind.QUEUE:

@@ -39,7 +39,13 @@ _NS_PER_S = 1_000_000_000
 
 @dataclass(slots=True)
 class Refusal:
-    """Why a flow does not get what it asks for; `retry_after_s` is 0 if unknown."""
+    """Why a flow does not get what it asks for.
+
+    Attributes:
+        message: For the client.
+        retry_after_s: When to ask again; 0 where no one can tell.
+        seats: That the request would have taken.
+    """
 
     reason: RejectReason
     message: str
@@ -106,7 +112,12 @@ def _kept_name(flow: str) -> str:
 
 
 class FlowLimits:
-    """The limits of the flows of one FlowSchema; they and their counts outlive reconfigurations."""
+    """The limits of the flows of one FlowSchema; they and their counts outlive reconfigurations.
+
+    Attributes:
+        is_ban: Whether everything is rejected.
+        long_running: Flow to its long-running requests, where there are any; to read only.
+    """
 
     def __init__(self, flow_schema: str) -> None:
         self._flow_schema = flow_schema

@@ -66,7 +66,11 @@ class ObjectStats(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class LearnedList:
-    """Knowledge of one resource and scope, in bytes of bodies, those of the fullest page lately."""
+    """Holds what LISTs of one resource and scope have taught, in bytes of bodies; 0 is unknown.
+
+    `object_bytes` are those of the fullest page lately, `page_objects` what the last one was asked
+    to hold.
+    """
 
     whole_bytes: float = 0.0
     selected_bytes: float = 0.0
@@ -75,7 +79,11 @@ class LearnedList:
 
 
 class LearnedCosts:
-    """Learns the cost of LISTs, of the last `max_keys` resources and scopes, and counts WATCHes."""
+    """Learns what LISTs cost and counts WATCHes.
+
+    Memory is bounded: by `max_keys` resources and scopes for LISTs, of which the least recently
+    used are forgotten, and by the open WATCHes.
+    """
 
     def __init__(self, now_ns: Callable[[], int], max_keys: int = MAX_KEYS) -> None:
         self._now_ns = now_ns

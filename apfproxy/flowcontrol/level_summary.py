@@ -23,9 +23,15 @@ if TYPE_CHECKING:
 
 
 class LevelSummary(msgspec.Struct, frozen=True, rename="camel"):
-    """One priority level, `Limited` or `Exempt`; all but shares and percentages is in seats.
+    """One priority level; all but shares and percentages is in seats.
 
-    Bounds are None where nothing limits it.
+    Attributes:
+        type: `Limited` or `Exempt`.
+        is_quiescing: Whether its object is gone and it only drains.
+        is_reachable: Whether any request can come to it, see `reachable_levels`.
+        borrowing_limit_percent: None if it may borrow whatever there is, or is exempt.
+        lendable, borrowing: What it can lend, and borrow, at most; None where nothing limits it.
+        minimum, maximum: Between them the current limit moves.
     """
 
     name: str
@@ -57,10 +63,12 @@ class Sums(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LevelsSummary(msgspec.Struct, frozen=True, rename="camel"):
-    """All levels, in the order of their names, with their sums.
+    """All levels, in the order of their names, and the seats that they have in all.
 
-    Of a `shared_limit` these are the part of now; `members` is None also if an older version does
-    not say.
+    Attributes:
+        shared_limit: Seats of a limit that others share, of which these are the part of now; None
+            if no one does.
+        members: How many share it; None if no one does, or an older version does not say.
     """
 
     server_concurrency_limit: int
@@ -202,7 +210,12 @@ PRIORITY_LEVEL = "PriorityLevelConfiguration"
 
 
 class NamedObject(msgspec.Struct, frozen=True, rename="camel"):
-    """An object, with its UID as in responses, and in words what it does, or a level is doing."""
+    """An object; `uid` is as responses name it, made of kind and name if no server gave it one.
+
+    Attributes:
+        priority_level: Where a FlowSchema leads, or the level itself.
+        what: What the object does, and what a level is doing now, in words.
+    """
 
     kind: str
     name: str

@@ -40,7 +40,10 @@ class LevelLimits:
 
 
 def nominal_limits(server_limit: int, shares: Mapping[str, int]) -> dict[str, int]:
-    """Divide the server's seats among levels by shares; each is rounded up to a whole seat."""
+    """Divide the server's seats among priority levels, by name, in proportion to their shares.
+
+    Each limit is rounded up, so the sum can exceed `server_limit`, by less than a seat per level.
+    """
     total = sum(shares.values())
     if total == 0:
         return dict.fromkeys(shares, 0)
@@ -104,8 +107,12 @@ def max_seats(nominal: int, hand_size: int) -> int:
 class LevelDemand:
     """Holds what the adjustment needs to know of one level, in seats.
 
-    `high_watermark` is the largest demand of the period, `smoothed` its envelope, and `current` the
-    limit that stays where no division is possible.  For `priority` and `shares` see `by_priority`.
+    Attributes:
+        is_exempt: Exempt levels take what they use; the others divide what that leaves.
+        high_watermark, smoothed: The largest seat demand of the period, and its envelope.
+        current: The current limit so far, kept where no division is possible.
+        priority: Of levels that have one the greatest gets first what they have together.
+        shares: What such a level is sure of, as a part of all shares of theirs.
     """
 
     limits: LevelLimits

@@ -213,7 +213,12 @@ class DemandStats:
 
 
 class SeatDemand:
-    """Integrates the seat demand of one level; `smoothed` is the envelope of `average + stddev`."""
+    """Integrates the seat demand of one priority level.
+
+    Attributes:
+        stats: Those of the period that ended last; zeros before.
+        smoothed: The envelope of `average + stddev` over the periods so far, in seats.
+    """
 
     def __init__(self, now_ns: int = 0) -> None:
         self.seats = 0
@@ -272,7 +277,8 @@ class SeatDemand:
     def reset(self, now_ns: int) -> DemandStats:
         """End the period, and begin the next with the demand as it is now.
 
-        A period of no length tells its high watermark only.
+        A period of no length says nothing but its high watermark: average, deviation and `smoothed`
+        stay those of the period before.
         """
         self.update(now_ns, self.seats)
         self.mark()
@@ -352,7 +358,11 @@ class RequestCount:
                 self.ns_at.append(0)
 
     def end(self, now_ns: int) -> None:
-        """Count one less, but never less than none: an error may have ended it before it began."""
+        """Count one less from `now_ns` on, but never less than none.
+
+        A request that an error ended between two steps may end without having begun.  All others
+        share this count: it must not cost them anything.
+        """
         if now_ns >= self.second_end_ns:
             self.roll(now_ns)
         count = self.count

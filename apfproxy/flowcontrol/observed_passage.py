@@ -41,7 +41,10 @@ MOST_HELD_BACK: Final = 4
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ObservedPassage(Passage):
-    """A passage that tells what enforcing would do; `callers` are idle ones of its connection."""
+    """The passage of one request, and the waiter of that; `state` is what enforcing would do.
+
+    `callers` are those of the connection that have no request under way, for all its passages.
+    """
 
     def __init__(self, control: FlowControl, digest: RequestDigest, callers: list[Caller]) -> None:
         super().__init__(control, digest)

@@ -97,7 +97,10 @@ class WorkEstimator:
         max_seats: int,
         counters: FlowSchemaCounters | None = None,
     ) -> WorkEstimate:
-        """Estimate the work of a request; `max_seats` is its level's bound, 0 for none."""
+        """Estimate the work of a request; `max_seats` is its level's bound, 0 for none.
+
+        `counters` count the watches that a write is of interest to.
+        """
         estimate = self.fixed(attributes)
         if estimate is not None:
             return estimate
@@ -217,10 +220,13 @@ class FlowControl:
 
 
 class RequestDigest:
-    """A request as flow control sees it.
+    """A request as flow control sees it: who asks for what.
 
-    The `kind` counts it while it waits and executes; `fixed_estimate` depends on the attributes
-    alone; `classification` is the last one, by the generation that it names.
+    Attributes:
+        timeout_ns: How long the request may take; a long-running one, until it has its seats.
+        kind: Counts the request while it waits and executes.
+        fixed_estimate: The estimate of its work if that depends on the attributes alone, else None.
+        classification: The last one, by the configuration's generation that it names.
     """
 
     def __init__(
@@ -310,7 +316,13 @@ class Waiter(Protocol):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Passage:
-    """The passage of one request; `acquire` comes once, `release` at most once, `cancel` last."""
+    """The passage of one request; `acquire` comes once, `release` at most once, `cancel` last.
+
+    Attributes:
+        classification: Where the request belongs; None before it entered.
+        ticket: What the queue set gave; None if it was not asked, or rejected the request.
+        refusal: Why the request was rejected; None if it was not.
+    """
 
     def __init__(self, control: FlowControl, digest: RequestDigest) -> None:
         self._control = control

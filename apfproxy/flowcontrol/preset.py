@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A kind of API, Kubernetes' or, if `is_plain`, not.
+    """A kind of API.
 
-    `read` makes attributes of a method and a target, or raises AttributesError; `file` has its
-    objects.
+    Attributes:
+        is_plain: Whether it is not Kubernetes'.
+        read: Makes attributes of a method and a target, by rules; AttributesError if they make no
+            sense.
+        file: Of `config/bootstrap/`: the objects beside the mandatory ones.
     """
 
     name: str

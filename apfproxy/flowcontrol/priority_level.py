@@ -99,7 +99,11 @@ def queue_set_config(
 
 
 def level_shares(configuration: PriorityLevelConfiguration) -> tuple[int, int, int | None]:
-    """Shares, lendable and borrowing percentage (None: unlimited) of a level with its defaults."""
+    """Shares, lendable percentage and borrowing limit percentage (None: unlimited) of a level.
+
+    The configuration has its defaults, but an exempt level may do without its part of the union,
+    and then has neither shares nor anything to lend.
+    """
     limited = configuration.spec.limited
     part = limited or configuration.spec.exempt or ExemptPriorityLevelConfiguration()
     return (
@@ -110,11 +114,20 @@ def level_shares(configuration: PriorityLevelConfiguration) -> tuple[int, int, i
 
 
 class PriorityLevel:
-    """One priority level, across reconfigurations; the controller owns every field.
+    """One priority level; the controller owns every field, everyone may read.
 
-    `max_seats` is what a work estimate may ask for, 0 for any; `target` what it was to have at the
-    last adjustment, before others were considered; `failed_total` counts requests that the server
-    failed.
+    It outlives reconfigurations: a level that keeps its name keeps its queue set, its running
+    requests and its history of demand.
+
+    Attributes:
+        configuration: The object in force; the last one while it is quiescing.
+        is_quiescing: Whether its object is gone and it only drains.
+        nominal_limit: Seats that its shares buy it.
+        lower_limit, upper_limit: Seats that it never lends, and that it has at most.
+        max_seats: Seats that a work estimate may ask for; 0 where it sets no bound of its own.
+        target: Seats that it was to have at the last adjustment, before others were considered.
+        failed_total: Requests that had seats but that the server failed; counted by anyone who
+            forwards them.
     """
 
     def __init__(

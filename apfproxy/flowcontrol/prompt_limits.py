@@ -130,7 +130,10 @@ class PromptLimits:
 def adjustment_for_waiting(
     levels: Sequence[PriorityLevel], arriving: dict[str, int], server_limit: int
 ) -> Adjustment | None:
-    """The adjustment that gives more to a level that is short, with `arriving` seats; or None."""
+    """The adjustment by which a level that is short of seats gets more; None if none does.
+
+    `arriving` has the seats of a request that is about to wait or to be rejected, by its level.
+    """
     wanted = [level.demand.seats + arriving.get(level.name, 0) for level in levels]
     waiting = [_may_get_more(level, arriving.get(level.name, 0)) for level in levels]
     if not any(waiting) or not any(

@@ -239,7 +239,10 @@ class QueueSet:
         return ticket
 
     def finish(self, ticket: Ticket, is_watch: bool = False) -> None:  # noqa: FBT002  a label
-        """End the execution; seats come back now, or when it has lingered.  Harmless later."""
+        """End the execution of a request; its seats come back now, or when it has lingered.
+
+        Tells others of their dispatch.  Harmless if the ticket does not execute (any more).
+        """
         if ticket.state != EXECUTING:
             return
         now_ns = self._now_ns()
@@ -319,9 +322,12 @@ class QueueSet:
     # Configuration
 
     def reconfigure(self, config: QueueSetConfig, concurrency_limit: int) -> None:
-        """Queue and limit by other rules from now on; dispatches.  ValueError changes nothing.
+        """Queue and limit by other rules from now on; tells requests of their dispatch if they fit.
 
         New queues are there at once, surplus ones go away as they become empty.
+
+        Raises:
+            ValueError: The dealer cannot deal such hands from so many queues; nothing changed.
         """
         is_queuing = config.kind is QueueSetKind.QUEUE
         dealer = Dealer(config.queues, config.hand_size) if is_queuing else None
@@ -443,7 +449,11 @@ class QueueSet:
             self.share_out(now_ns)
 
     def _notify(self) -> None:
-        """Tell who was dispatched, by what they do as well: a chain of requests does not nest."""
+        """Tell who was dispatched; anyone who is dispatched by what they do is told from here too.
+
+        So a callback may call any method, and a chain of requests that end at once does not
+        nest.  A request that ended before its turn is not told.
+        """
         ready = self._ready
         self._is_notifying = True
         try:

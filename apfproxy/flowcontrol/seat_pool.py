@@ -38,10 +38,13 @@ TURN: Final = 1 << 32
 
 
 class PoolMember:
-    """A priority level's side of the pool, sure of so many whole seats.
+    """A priority level's side of the pool.
 
-    It gains credit for each seat that is dispatched of the pool while something waits here, between
-    one turn less than nothing and two.
+    Attributes:
+        lower, upper: Seats that it never lends, and that it has at most, or `UNLIMITED`.
+        sure: Whole seats that it is sure of.
+        gain: Credit for each seat that is dispatched of the pool, while something waits here.
+        credit: What it has gained, less what it was given; from one turn less than nothing to two.
     """
 
     def __init__(self, queue_set: QueueSet, priority: int, shares: int) -> None:
@@ -81,7 +84,10 @@ class SeatPool:
         self.members: list[PoolMember] = []
 
     def replace(self, members: Sequence[PoolMember]) -> None:
-        """Have other levels, bounds, priorities or shares; `resize` and limits come next."""
+        """Have other levels, or other bounds, priorities and shares of theirs; `resize` comes next.
+
+        The queue sets of levels that are not there any more are to be told their limits again.
+        """
         left = {each.queue_set.name: each for each in self.members}
         for member in members:
             before = left.pop(member.queue_set.name, None)
@@ -136,7 +142,10 @@ class SeatPool:
             member.queue_set.tell()
 
     def foreseen_limit(self, queue_set: QueueSet, limits: Mapping[str, int]) -> int:
-        """The seats of a level if another request arrives, by the current `limits` then."""
+        """The seats that requests of a level may use if another one arrives.
+
+        `limits` are the current limits by then, by level, of which those here sum up to the pool.
+        """
         others = [each for each in self.members if each.queue_set is not queue_set]
         if any(other.queue_set.requests_waiting for other in others):
             return queue_set.seat_limit

@@ -74,8 +74,12 @@ class Tournament:
 class RoundRobin:
     """Queues, of which the one that is next is known without visiting them.
 
-    It is the one whose oldest request ends first in the virtual world, then the first after the
-    last winner; `last_index` is -1 if that was the first queue, and was dropped since.
+    Next is the queue whose oldest request ends first in the virtual world; of several, the first
+    one after the last winner.
+
+    Attributes:
+        queues: All of them; each knows its index here.
+        last_index: The last winner's; -1 if that was the first queue, and it was dropped since.
     """
 
     def __init__(self) -> None:
@@ -119,12 +123,19 @@ class RoundRobin:
         return self.queues[self._tournament.first_after(self.last_index)]
 
     def went_around(self) -> None:
-        """Note that the next queue had to be left; then -1 is the last queue, as in Kubernetes."""
+        """Note that the next queue had to be left as it is.
+
+        The reference's index then stands where it stood, but for -1, which is the last queue's
+        now.  That makes a difference if queues are added.
+        """
         if self.last_index < 0:
             self.last_index = len(self.queues) - 1
 
     def start_bounds(self, seat_ticks_in_progress: SeatTicks) -> tuple[SeatTicks, SeatTicks] | None:
-        """Least and greatest start where something waits, less this for each seat in use."""
+        """Least and greatest `next_dispatch_r` of the queues where something waits; None if none.
+
+        `seat_ticks_in_progress` is deducted for each seat that the queue has in use.
+        """
         starts = [
             queue.next_dispatch_r - queue.seats_in_use * seat_ticks_in_progress
             for queue in self.queues

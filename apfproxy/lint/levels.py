@@ -51,7 +51,15 @@ def level_findings(
     server_concurrency_limit: int,
     preset: Preset = KUBERNETES,
 ) -> Iterator[Finding]:
-    """Findings of the levels in force, by their FlowSchemas, and those that requests reach."""
+    """Findings of all levels in force, judged together: their shares divide the seats.
+
+    Args:
+        levels: All levels by their names.
+        users: Level to the names of the FlowSchemas that send requests to it.
+        reached: Levels that a request can come to.
+        server_concurrency_limit: The seats that are divided.
+        preset: The kind of API.
+    """
     shares = {name: level_shares(level)[0] for name, level in levels.items()}
     total = sum(shares.values())
     nominal = nominal_limits(server_concurrency_limit, shares)

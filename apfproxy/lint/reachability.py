@@ -122,7 +122,11 @@ class Kind(enum.Enum):
 
 
 class RequestSet(NamedTuple):
-    """Any user's: verbs, groups, resources, and namespaces if in one; or verbs and URLs."""
+    """The requests of one kind that a rule matches, from any user.
+
+    The fields are the rule's lists: verbs, groups, resources, and namespaces if in one; or verbs
+    and URLs.
+    """
 
     kind: Kind
     fields: tuple[frozenset[str], ...]
@@ -197,7 +201,10 @@ def _values_meet(values: frozenset[str], others: frozenset[str]) -> bool:
 
 
 def url_holds(url: str, other: str) -> bool:
-    """Whether a rule's URL matches all that another does; odd ones only `*`, `/` and itself."""
+    """Whether a URL of a rule matches every path that the other one matches.
+
+    One that is not plain is matched by `*`, by `/` and by the URL that is the same only.
+    """
     if url in {ALL, other}:
         return True
     if other == ALL:
@@ -228,7 +235,10 @@ Earlier = dict[tuple[Identity, Kind], list[tuple[str, RequestSet, "Condition | N
 
 
 def unreachable(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
-    """FlowSchemas all of whose requests others match before; mandatory ones are left out."""
+    """FlowSchemas, in the order in which they are tried, all of whose requests others match before.
+
+    The mandatory ones are as they are: what `catch-all` is there for is that nothing reaches it.
+    """
     earlier: Earlier = defaultdict(list)
     for flow_schema in flow_schemas:
         name, pieces = flow_schema.metadata.name, pieces_of(flow_schema)

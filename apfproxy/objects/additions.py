@@ -109,7 +109,14 @@ def use_of(name: str) -> HeaderUse:
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """A condition on requests, which none meets if it `is_broken`; None stands for any method."""
+    """A condition on requests.
+
+    Attributes:
+        methods: In small letters, of requests for no resource; None for any.
+        header: The name in lower case; "" for none.
+        values: Values or patterns; empty for any.
+        is_broken: No request meets it, because it cannot be read.
+    """
 
     methods: frozenset[str] | None = None
     header: str = ""
@@ -229,7 +236,13 @@ class LevelAdditions(msgspec.Struct, frozen=True):
 
 
 class FlowSchemaAdditions(msgspec.Struct, frozen=True):
-    """Additions to a FlowSchema; the rate is a second's of each flow, the burst 0 without one."""
+    """Additions to a FlowSchema.
+
+    Attributes:
+        request_rate: Requests a second of each flow.
+        request_burst: Requests of a flow at once; 0 without a rate.
+        errors: The first ones of its annotations.
+    """
 
     distinguisher: Distinguisher | None = None
     request_rate: float | None = None

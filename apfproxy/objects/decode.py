@@ -49,7 +49,14 @@ def _placed(source: str, line: int | None, *parts: str) -> str:
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why an object, or the rest of a file, cannot be used: messages, errors and their lines."""
+    """Why one object, or the rest of a file, cannot be used.
+
+    Attributes:
+        messages: The first errors, each with its field's path where it concerns a field.
+        line: Where the object begins, or where the text cannot be read; counted from 1.
+        errors: All errors that concern fields.
+        lines: Where the field of each of them stands, or what there is around it.
+    """
 
     source: str
     messages: tuple[str, ...]
@@ -108,7 +115,13 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Decoded(msgspec.Struct, frozen=True):
-    """Objects in v1, valid, each once, in order; `written` has how the file has each."""
+    """The content of a file.
+
+    Attributes:
+        objects: In v1, with defaults, valid, in the file's order, no two of one kind and name.
+        written: Kind and name of each object to how the file has it.
+        left_out: The note about objects of other kinds: one at most.
+    """
 
     objects: list[FlowControlObject]
     problems: list[Problem]

@@ -88,9 +88,11 @@ class Sequence(list[object]):
 
 
 class Extent:
-    """Counts the nodes of a text, and refuses too many with its aliases written out.
+    """Counts the nodes of a text, and refuses one that is too much with its aliases written out.
 
-    `_known` has nodes and depth of anchors, `_open` anchor, nodes and depth of what has begun.
+    Attributes:
+        _known: By anchor the nodes of what it names, and how deep they are nested.
+        _open: Collections that have begun: anchor, nodes before it, and nesting within it so far.
     """
 
     def __init__(self, most_nodes: int, deepest: int) -> None:
@@ -151,7 +153,10 @@ class BoundedComposer(yaml.SafeLoader):
 
 
 def compose(data: bytes, most_nodes: int, deepest: int) -> yaml.Node | None:
-    """The node of a document, with lines and repeated keys; None of nothing; UnreadableError."""
+    """The node of a document, which knows its lines and has keys that stand twice; None of nothing.
+
+    An `UnreadableError` says that it is no YAML, or too much of it.
+    """
     try:
         return BoundedComposer(data, Extent(most_nodes, deepest)).get_single_node()
     except UnreadableError:
@@ -201,12 +206,19 @@ def yaml_documents(
     most_nodes: int = MOST_NODES,
     most_objects: int = MOST_NODES,
 ) -> Iterator[tuple[object, int]]:
-    """The documents of a text, each with its line; UnreadableError, `yaml.YAMLError`, ValueError.
+    """The documents of a text, each with the line where it begins.
 
-    `duplicates` gets the paths of keys that occur twice, of which the last counts; None refuses
-    them.  With `has_aliases` they and the merge key are taken, sharing what they stand for.  A
-    document that `is_forgiven` may have tags and repeated keys.  `most_objects` are mappings and
-    nulls.
+    Args:
+        text: YAML.
+        deepest: Mappings and lists that may be nested.
+        duplicates: Gets the paths of keys that occur twice, of which the last value counts; None to
+            refuse them.
+        has_aliases: Whether aliases and the merge key are taken; what they stand for is shared.
+        is_forgiven: Whether a document may have tags, and keys that occur twice; None for none.
+        most_nodes: Keys, values, lists and mappings, each as often as aliases repeat it.
+        most_objects: Mappings and nulls, of which aliases repeat none.
+
+    Besides `UnreadableError` it raises what the parser raises: `yaml.YAMLError` or `ValueError`.
     """
     reader = Reader(text, duplicates, Extent(most_nodes, deepest), has_aliases=has_aliases)
     reader.most_objects = most_objects
@@ -372,7 +384,11 @@ class Document(msgspec.Struct, frozen=True):
 def split_documents(
     data: bytes, is_forgiven: Callable[[object], bool] | None = None
 ) -> tuple[list[Document], UnreadableError | None]:
-    """The documents in any UTF that have content, and why the one after them cannot be read."""
+    """Read YAML documents, or JSON values one after another, in UTF-8, UTF-16 or UTF-32.
+
+    Returns the documents that have content, up to the first that cannot be read, and why that one
+    cannot.  For `is_forgiven` see `yaml_documents`.
+    """
     if len(data) > LARGEST_INPUT_BYTES:
         message = f"too large: {len(data)} bytes, at most {LARGEST_INPUT_BYTES} are read: split it"
         return [], UnreadableError(message)

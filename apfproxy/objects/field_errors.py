@@ -50,7 +50,12 @@ VALUELESS = frozenset({Reason.REQUIRED, Reason.FORBIDDEN, Reason.TOO_LONG, Reaso
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One field that is refused, by its path such as `spec.rules[0].subjects`; "" for the root."""
+    """One field that is refused.
+
+    Attributes:
+        field: Path from the object's root, such as `spec.rules[0].subjects`; "" for the root.
+        value: The refused value, where `reason` is one that shows it.
+    """
 
     field: str
     reason: Reason
@@ -144,7 +149,11 @@ def suggestion(name: str, known: list[str]) -> str:
 
 
 def closest(name: str, known: Iterable[str], likeness: float = 0.7) -> str:
-    """The known name most like a misspelt one (1: the same, 0: nothing in common), or ""."""
+    """The known name that is most like a misspelt one, upper and lower case alike; "" if none is.
+
+    Only the begin of a long name is compared, which bounds the time.  The likeness of two names is
+    1 if they are the same, 0 if they have nothing in common.
+    """
     folded = {each[:LONGEST_COMPARED].lower(): each for each in known}
     close = difflib.get_close_matches(name[:LONGEST_COMPARED].lower(), folded, n=1, cutoff=likeness)
     return folded[close[0]] if close else ""

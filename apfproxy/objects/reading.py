@@ -84,9 +84,11 @@ LONGEST_NUMBER = 40
 
 
 def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | list[FieldError]:
-    """Read decoded JSON into valid v1 with defaults, or say all that is wrong.
+    """Read an object into v1, give it its defaults and validate it, or say all that is wrong.
 
-    If `strict`, an unknown field is an error; kube-apiserver drops it, with a warning.
+    Args:
+        raw: Decoded JSON or YAML without lone surrogates.
+        strict: Whether an unknown field is an error.  kube-apiserver drops it, with a warning.
     """
     kind, api_version = type_of(raw)
     if kind in MODELS and api_version in SERVED_UNTIL:
@@ -125,7 +127,12 @@ def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | lis
 
 
 class Decoder:
-    """Takes the values a description has; `unknown` has path, name and known names of others."""
+    """Takes the values that a description has, and keeps the errors of the others.
+
+    Attributes:
+        mistakes: Values of wrong types, in the order of the document.
+        unknown: Path, name and known names of fields that the description does not have.
+    """
 
     def __init__(self) -> None:
         self.mistakes: list[FieldError] = []
@@ -244,7 +251,10 @@ def _old_errors(raw: Any, api_version: str, *, strict: bool) -> list[FieldError]
 
 
 def with_type(raw: object, kind: str, api_version: str) -> object:
-    """An object with the kind and version of its list or request, if it has none."""
+    """An object with the type that its surroundings imply where it names none itself.
+
+    A server leaves it out in the items of a list, and accepts requests that leave it out.
+    """
     if not isinstance(raw, dict):
         return raw
     own_kind, own_version = type_of(raw)

@@ -38,7 +38,16 @@ UID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://flowcontrol.apiserver.k8
 
 
 class Wire(msgspec.Struct, frozen=True):
-    """A field beside its name and type; Go writes one that `is_written` although it is empty."""
+    """The description of a field, beside its name and its type.
+
+    Attributes:
+        number: In protobuf.
+        text: For `kubectl explain`.
+        is_required: Whether OpenAPI calls it _required.
+        is_written: Whether Go writes it although it is empty: null for a missing list or pointer,
+            else the zero value.
+        format: `int64` of an integer that has not 32 bits.
+    """
 
     number: int = 0
     text: str = ""

@@ -51,7 +51,12 @@ UNAUTHENTICATED_GROUP: Final = "system:unauthenticated"
 
 
 class User(Record, frozen=True):
-    """A user with all groups that count; a `uid` tells users of one name apart, "" if unknown."""
+    """A user by name, with all the groups that count, virtual ones included.
+
+    Attributes:
+        groups: In the order in which the authenticator named them.
+        uid: Tells users of one name apart over time; "" if it is not known.
+    """
 
     name: str
     groups: tuple[str, ...]
@@ -153,7 +158,11 @@ class AttributesError(ValueError):
 
 
 def split_target(method: str, target: bytes) -> tuple[bytes, bytes]:
-    """Split a target into raw path and query; AttributesError if no server of Go's took it."""
+    """Split a request target, as received, into its path and its query, of which none is decoded.
+
+    The path is b"" if there is none; the query is without its `?`.  CONNECT has a target of its own
+    kind.  An `AttributesError` says that no server of Go's would take it.
+    """
     # A regular expression takes twice as long.
     if len(target.translate(None, CONTROLS)) != len(target):
         raise AttributesError("control character in request target")
@@ -249,7 +258,11 @@ def parse_query(query: bytes) -> Query:
 
 
 def known_parameters(query: bytes) -> Query:
-    """The first value of each known parameter, shared; nothing is made of thousands of others."""
+    """Decode the parameters of a query that are known, and of each the first value only.
+
+    Of others nothing is made: a query is anybody's, and may have thousands of them.  What it
+    returns is shared.
+    """
     known = known_queries.get(query)
     if known is not None:
         return known
@@ -313,7 +326,14 @@ MAX_COLLECTION_CHARACTERS: Final = 128
 
 
 class ListOptions(Record, frozen=True):
-    """Options that the cost of a LIST or WATCH depends on; a `limit` of 0 or less is none."""
+    """Holds what the cost of a LIST or of a WATCH's initial events depends on.
+
+    Attributes:
+        is_decodable: Whether the numbers can be decoded; all else means nothing if not.
+        limit: Objects asked for at most; 0 or less for no limit.
+        is_from_cache: kube-apiserver serves it from its watch cache.
+        sends_initial_events: As a WATCH it begins with all objects that there are.
+    """
 
     is_decodable: bool = True
     limit: int = 0
@@ -324,10 +344,22 @@ class ListOptions(Record, frozen=True):
 
 
 class RequestAttributes:
-    """The attributes of a request; immutable, "" where one does not apply.
+    """Holds what a request does; immutable once it is made.
 
-    `path` is decoded and whole; `prefix_value` is the variable part of its `path_prefix`; `name`
-    may come from the field selector of a LIST or WATCH.  An API that `is_plain` is not Kubernetes'.
+    Text is decoded: bytes of the target that are not UTF-8 are U+FFFD each.  A field that does not
+    apply is "".
+
+    Attributes:
+        path: The whole path, decoded but not normalised.
+        path_prefix: What of it stands before the API; "" for nothing.
+        prefix_value: The variable part of that; "" if it has none, or the path may lead elsewhere.
+        verb: Kubernetes' verb of a resource request; "" for a method that has none.
+        name: From the path, or the only name that the field selector of a LIST or WATCH lets
+            through.
+        long_running_by: Why it may last as long as its client likes, in words; "" if it may not.
+        query: Of the decoded query the parameters that are known, each with its first value.
+        list_options: Of a LIST or WATCH only.
+        is_plain: Whether the API is not Kubernetes'.
     """
 
     def __init__(  # noqa: PLR0913  one for each that it has
@@ -564,7 +596,11 @@ def list_options(query: Query) -> ListOptions:
 
 
 def _is_from_cache(query: Query, version: str, limit: int) -> bool:
-    """Whether the watch cache serves a LIST; not the most recent state, as the estimator has it."""
+    """Whether a LIST is served by the watch cache.
+
+    The most recent state (no version) counts as read from storage: the estimator supposes an etcd
+    that cannot say how far its watches are.
+    """
     match = first(query, "resourceVersionMatch")
     if match == "":
         is_exact = bool(first(query, "continue")) or (limit > 0 and version != "0")

@@ -62,7 +62,10 @@ class PathPrefixes:
         self._any = re.compile("|".join(map(_pattern_of, divided)).encode())
 
     def find(self, raw_path: bytes, path: str) -> tuple[str, str]:
-        """The decoded prefix of a path, and its variable part; "" twice if it has none."""
+        """The prefix that a path has, decoded, and its variable part; both "" if it has none.
+
+        The escapes of `raw_path` are right; `path` is the same, decoded.
+        """
         found = self._any.match(raw_path)
         if found is None or b"%2f" in found[0].lower():
             return "", ""
@@ -89,9 +92,16 @@ def _pattern_of(parts: list[str]) -> str:
 
 
 class RequestRules:
-    """Long-running requests and the prefixes of APIs, with the reason of each; immutable.
+    """Says what makes a request long-running, and where APIs begin; immutable.
 
-    Verbs are Kubernetes', or methods in small letters; `/watch/` is of paths below it alone.
+    Args:
+        verbs: Of Kubernetes, or methods in small letters.
+        path_prefixes: Each begins with `/`, and is not `/`; one that ends with `/` is of the paths
+            below it alone.
+        api_prefixes: Patterns for `PathPrefixes`.
+
+    Attributes:
+        verbs, subresources, path_prefixes: Each to why it makes a request long-running, in words.
     """
 
     def __init__(

@@ -32,7 +32,11 @@ MEANS, COUNTS = ("seats", "waiting", "limit"), ("dispatched", "rejected")
 
 
 class Durations:
-    """Nanoseconds in buckets, whose middles are within 0.8 % as in HdrHistogram; an exact sum."""
+    """A distribution of durations in nanoseconds: counts by bucket, and their exact sum.
+
+    A duration falls into a bucket at most 1/64 as wide as itself is long, and a quantile is the
+    middle of its bucket: within 0.8 % of the exact one, whatever the scale (as in HdrHistogram).
+    """
 
     __slots__ = ("counts", "total_ns")
 
@@ -52,7 +56,12 @@ class Durations:
         self.counts.update(other.counts)
 
     def quantiles(self, parts: tuple[float, ...], zeros: int = 0) -> tuple[float, ...]:
-        """The nanoseconds that ascending parts of all do not exceed; `zeros` also count."""
+        """The durations that parts of all are not longer than, in nanoseconds.
+
+        Args:
+            parts: Each of them above 0, at most 1; ascending.
+            zeros: Durations of 0 that were not added, but count.
+        """
         buckets = sorted(self.counts.items())
         below = [zeros, *itertools.accumulate((count for _, count in buckets), initial=zeros)]
         found = []
@@ -69,8 +78,15 @@ class Durations:
 class Tally:
     """Outcomes of some requests; all numbers only grow, but for `clear`.
 
-    Of the `queued` it has waits if they executed; `cut_off` ones ran out of time, those
-    `without_seats` are long-running, and `seat_ns` are seats times how long they were held.
+    Attributes:
+        executed: They had seats; those cut off included.
+        queued: They had to wait, whatever became of them.
+        cut_off: Their time was over before they were served.
+        without_seats: Long-running ones, which flow control lets pass.
+        seat_ns: Seats held, times how long.
+        service_ns: Execution of all that executed.
+        rejected: By reason; those who gave up waiting are `time-out`.
+        waits: Waits of those that executed after waiting.
     """
 
     executed: int = 0
@@ -107,9 +123,17 @@ class Tally:
 
 
 class LevelView(LevelMeter):
-    """A priority level as the series and the report see it, in place of the queue set's meter.
+    """A priority level as the series and the report see it.
 
-    Integrals and maxima are up to the last sample; `borrowed_ns` are seats beyond the nominal.
+    It takes the place of the queue set's meter, and integrates instead of sorting into histograms.
+
+    Attributes:
+        level: Itself.
+        seat_ns, waiting_ns, borrowed_ns: Seats in use, requests waiting and seats in use beyond
+            the nominal ones, integrated over time up to the last sample.
+        max_seats, max_waiting: The most at any time.
+        max_limit: The highest current limit, as seen after each adjustment by period and each bin.
+        series: The same over time: by name (see `MEANS`) a value for each bin.
     """
 
     def __init__(self, level: PriorityLevel) -> None:

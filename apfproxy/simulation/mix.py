@@ -77,7 +77,13 @@ class Duration(int):
 
 
 class Times(msgspec.Struct, frozen=True):
-    """A distribution: value, least, mean or median; greatest or the (logarithm's) deviation."""
+    """A distribution of durations.
+
+    Attributes:
+        shape: `constant`, `uniform`, `exp`, `normal` or `lognormal`.
+        first_ns: The value, the least, the mean or, if lognormal, the median.
+        second: The greatest or the standard deviation in nanoseconds, or that of the logarithm.
+    """
 
     shape: str
     first_ns: int

@@ -31,7 +31,15 @@ MANY_KINDS = 100_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """Requests compared by identity, so that looking one up costs next to nothing."""
+    """One kind of requests; compared by identity, so that looking it up costs next to nothing.
+
+    Attributes:
+        client: The user, as reports name it.
+        user: The user, as FlowSchemas see it.
+        timeout_ns: How long a request may take, unless it is long-running.
+        seats: The seats that each takes; 0 to have that estimated.
+        headers: Header fields that FlowSchemas may look at: names in lower case, and values.
+    """
 
     client: str
     user: User
@@ -71,11 +79,20 @@ def kind_of(
 
 
 class Records:
-    """Requests of a log, and lines that are none.
+    """Requests of a log, to a kind of API.
 
-    Of the `skipped` lines `early` ones are of requests that had not ended; `left_out` are wrapping,
-    of which `foreign` ones are of Google Cloud's own audit log, `misfits` of the other kind of log.
-    `unlogged` requests have no line.  `guessed` ones never executed; `held` ones waited, too.
+    Attributes:
+        kinds: The kinds of all requests.
+        skipped: Lines that are well, but nothing to replay.
+        early: Lines among them of requests which had not ended.
+        left_out: Parts of what the log is wrapped in that have no entry.
+        foreign: Entries among them of Google Cloud's own audit log.
+        misfits: Entries among them of the other kind of log: audit instead of access, or reverse.
+        unlogged: Requests that the log has no line of, as it says.
+        broken: Lines that cannot be read.
+        problems: The first of those: line number, and what is wrong.
+        guessed: Requests that never executed when they were logged: no time of theirs is known.
+        held: Requests that waited, or never executed, when they were logged.
     """
 
     def __init__(self, preset: Preset = KUBERNETES) -> None:

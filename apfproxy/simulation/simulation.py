@@ -74,12 +74,28 @@ class SimulatedRequest(Passage):
 
 
 class Simulation:
-    """A run of requests through one configuration, which includes the built-in objects.
+    """One run of requests through one configuration.
 
-    A WATCH gives its seats back once its initial events are through, and is open until its end.
-    The run is over when all `sources` and all `in_flight` have ended.  The time before `warm_up_ns`
-    is in the series, but does not count; the warm-up ended at `counted_from_ns`, 0 for never.
-    `tallies` has outcomes by client, level, FlowSchema and distinguisher.
+    A request that executes ends when it is served, or cut off when its time is over; a WATCH gives
+    its seats back once its initial events are through, and counts as open until its end.
+
+    Args:
+        objects: The configuration, built-in objects included.
+        limit: Seats of the whole server.
+        hash_seed: Decides which queues flows are dealt.
+        is_prompt: As of `Controller`; the proxy's default.
+        warm_up_ns: What happens before is in the series, but does not count otherwise.
+        on_progress: Called now and then with the requests so far.
+
+    Attributes:
+        in_flight: Requests that wait or execute.
+        sources: Where requests may still come from; when they have ended, and with them all
+            requests, the run is over.
+        problems: What of the configuration is not used, one line each.
+        views: Level name to its view.
+        tallies: Client, priority level, FlowSchema and distinguisher to outcomes of requests.
+        bin_ns: The width of a bin of the series.
+        counted_from_ns: When the warm-up was over; 0 without one, or if it never was.
     """
 
     def __init__(

@@ -62,7 +62,14 @@ DOCKER = frozenset({"attrs", "log", "stream", "time"})
 
 
 class Format(NamedTuple, Generic[Entry]):
-    """The entries of one kind of log, with the member `marker`; any that `is_other` is left out."""
+    """The entries of one kind of log.
+
+    Attributes:
+        kind: The type of an entry.
+        marker: A member that every entry has.
+        entry_of: The entry that an object is meant as; None if it is none.
+        is_other: Whether an object is an entry of another kind of log, which is left out.
+    """
 
     kind: type[Entry]
     marker: str
@@ -71,9 +78,17 @@ class Format(NamedTuple, Generic[Entry]):
 
 
 class WrappedLines(Generic[Entry]):
-    """Reads lines: `take` gets each entry, or raises ValueError; `refuse` a line's number and flaw.
+    """Reads lines, and hands over the entries in them.
 
-    Of the `left_out`, `foreign` are Google Cloud's; `misfits` are entries of the other kind of log.
+    Args:
+        wanted: The kind of log.
+        take: Gets each, or raises ValueError.
+        refuse: Gets the number of a line and what is wrong with it.
+
+    Attributes:
+        left_out: Lines and items of wrappers without an entry.
+        foreign: Items among them of Google Cloud's own audit log.
+        misfits: Entries of another kind of log.
     """
 
     def __init__(
@@ -223,9 +238,14 @@ class WrappedLines(Generic[Entry]):
 
 
 class Open:
-    """A value that is taken apart, from line `number` to `end` of its last line, -1 before.
+    """A value that is taken apart, whose end may be on a later line.
 
-    Its items are read alone if it `has_items`; it `is_refused` if too large or no JSON.
+    Attributes:
+        number: Of its first line.
+        problem: What to say if it never ends.
+        has_items: Whether it has items that are read alone.
+        is_refused: Whether it does not go on as JSON does, or is too large.
+        end: Where it ends on its last line; below 0 before.
     """
 
     def __init__(self, number: int, problem: str) -> None:
