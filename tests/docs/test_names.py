@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import tomllib
 from functools import cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -19,7 +21,6 @@ from apfproxy.cli.main import main
 from apfproxy.settings import ClusterSection
 from apfproxy.settings.contradictions import check
 from apfproxy.settings.file import parse_settings, setting_paths, settings_in
-from tests.config.expressions import alerting_rules
 from tests.docs.pages import ROOT, SPAN, Page, page, pages, table
 from tests.support.processes import settings_for
 
@@ -114,7 +115,7 @@ def test_loggers(document: Page) -> None:
 
 
 def test_metrics() -> None:
-    """Each metric that is named exists, and each of the project's own is on the metrics page."""
+    """Each metric that is named exists."""
     known = {each.name for each in (*TABLE, *APISERVER_TABLE)}
     named = {
         (document.name, match[1])
@@ -129,9 +130,20 @@ def test_metrics() -> None:
         if name not in known
         and not (name.endswith("*") and any(each.startswith(name[:-1]) for each in known))
     }
-    assert {name for name in known if name.startswith("apfproxy_")} == {
-        name for document, name in named if document == METRICS_PAGE and "apfproxy_" in name
-    }
+
+
+def test_metrics_of_the_site() -> None:
+    """The site has a table of all metrics in the place of the comment on the metrics page."""
+    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "docs" / "site_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    hook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hook)
+    config = SimpleNamespace(repo_url="https://github.com/apfproxy/apfproxy")
+
+    shown = hook.on_page_markdown(page(METRICS_PAGE).text, config=config)
+
+    assert [] == [each.name for each in TABLE if f"| `{each.name}` | {each.help} |" not in shown]
 
 
 async def test_pages() -> None:
@@ -157,21 +169,6 @@ async def test_pages() -> None:
     assert answers == dict.fromkeys(paths, 200)
     checks = {name for first, *_ in table(document, "| check |") for name in SPAN.findall(first)}
     assert set(re.findall(r"^\[.\](\S+) ", verbose, re.MULTILINE)) - {"ping"} <= checks
-
-
-def test_alerts() -> None:
-    """The table of alerts has those of the rules, with their severities."""
-    expected = {
-        (rule["alert"].removeprefix("Apfproxy"), rule["labels"]["severity"])
-        for rule in alerting_rules()
-    }
-    listed = {
-        (name, severity)
-        for names, severity, _ in table(page("docs/logs-and-alerts.md"), "| alert (`Apfproxy...`)")
-        for name in re.findall(r"`(\w+)`", names)
-    }
-
-    assert listed == expected
 
 
 def test_dependencies() -> None:

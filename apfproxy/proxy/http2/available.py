@@ -20,7 +20,7 @@ def load(name: str) -> tuple[ModuleType | None, str]:
     except ModuleNotFoundError:
         return None, (
             "this build has no HTTP/2; with gcc, python3-dev and libnghttp2-dev,"
-            " HATCH_BUILD_HOOKS_ENABLE=1 pip install . makes one that has (docs/deploying.md)"
+            " HATCH_BUILD_HOOKS_ENABLE=1 pip install . makes one that has (docs/installing.md)"
         )
     except ImportError as error:
         return None, f"libnghttp2 cannot be used: {error}"
