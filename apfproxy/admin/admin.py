@@ -16,6 +16,7 @@ import math
 import time
 from collections import OrderedDict
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -49,7 +50,7 @@ from apfproxy.base.tasks import spawn
 from apfproxy.objects.field_errors import closest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
     from aiohttp.typedefs import Handler
 
@@ -95,27 +96,6 @@ OF_SEVERAL: Final = {
     "/debug/clusters": "every cluster: its servers, its load and what is wrong, as text or JSON",
     "/clusters/NAME/": "the pages of a cluster; also at their own path with ?cluster=NAME",
 }
-# In the order of `AdminPages.app`.
-OF_A_CLUSTER: Final = {
-    f"{DUMPS}/dump_priority_levels": "every priority level and what it did",
-    f"{DUMPS}/dump_queues": "every queue and what waits in it",
-    f"{DUMPS}/dump_requests": "every waiting or executing request; ?includeRequestDetails=1",
-    "/": "this list; in a browser the live page",
-    "/debug/live": "the live page's state, as JSON",
-    "/debug/live/requests": "what waits and executes in a level, the oldest; ?priorityLevel=",
-    "/debug/live/hand": "a flow's hand of queues; ?priorityLevel=&flowSchema=&flow=",
-    EVENTS: "the same state as server-sent events, as it changes",
-    "/debug/limits": "the seats of every priority level, as JSON",
-    "/debug/objects": (
-        "FlowSchemas and priority levels with their UIDs; ?uid= for that of an answer"
-    ),
-    "/debug/explain": "what would happen to a request; without parameters it says how to ask",
-    "/debug/top_flows": (
-        "flows that took or waited most lately; ?by=seatSeconds|waitSeconds|rejected, ?limit=20"
-    ),
-    "/debug/endpoints": "every server behind, its state and its load",
-    "/debug/fleet": "the members of the fleet that shares the seats, as text or JSON",
-}
 OF_THE_API: Final = {
     "/apis": "the objects, for kubectl --server",
     "/openapi/v2": "what they look like",
@@ -157,24 +137,17 @@ class AdminPages:
                 *health_routes(self._checks),
                 *self._api_routes,
                 web.get("/metrics", self.metrics),
-                web.get("/", self.index),
                 web.get("/debug/clusters", self.clusters),
             ]
         )
-        pages = [
-            *(self.dump_priority_levels, self.dump_queues, self.dump_requests),
-            *(self.live, self.requests, self.hand, self.events, self.limits),
-            *(self.objects, self.explain, self.top_flows, self.endpoints, self.fleet),
-        ]
-        paths = [path for path in OF_A_CLUSTER if path != "/"]
         for prefix in ("", OF_ONE):
-            for path, page in zip(paths, pages, strict=True):
-                app.router.add_get(prefix + path, page, allow_head=path != EVENTS)
+            for path, page in OF_A_CLUSTER.items():
+                show = partial(page.show, self)
+                app.router.add_get(prefix + path, show, allow_head=path != EVENTS)
             app.router.add_get(f"{prefix}/page/{{path:.+}}", page_file)
         app.add_routes(
             [
                 web.get(OF_ONE, redirect),
-                web.get(f"{OF_ONE}/", self.cluster_index),
                 web.get(f"{OF_ONE}/{{path:.*}}", self.unknown),
             ]
         )
@@ -323,6 +296,8 @@ class AdminPages:
         return self._states.health(page, excluded, check, worker=request.query.get(ONE))
 
     async def index(self, request: web.Request) -> web.StreamResponse:
+        if "cluster" in request.match_info:
+            return await self.cluster_index(request)
         if (name := request.query.get("cluster")) is not None:
             raise web.HTTPFound(f"clusters/{quote(name, safe='')}/{of_worker(request)}")
         process = await self._process(request)
@@ -331,7 +306,8 @@ class AdminPages:
             return await page_file(
                 request, "clusters.html" if process.has_several else "index.html"
             )
-        own = OF_SEVERAL if process.has_several else OF_A_CLUSTER
+        of_one = {path: page.what for path, page in OF_A_CLUSTER.items()}
+        own = OF_SEVERAL if process.has_several else of_one
         index = {**OF_ALL, **own, **(OF_THE_API if self._api_routes else {})}
         headers = {"Vary": "Accept"}
         if wants_json(accept):
@@ -483,6 +459,49 @@ class AdminPages:
             "flows": list(map(flow_json, chosen)),
         }
         return await table(request, tables.FLOWS, tables.rows(tables.FLOWS, chosen), shown)
+
+
+class Page(NamedTuple):
+    show: Callable[[AdminPages, web.Request], Awaitable[web.StreamResponse]]
+    what: str
+
+
+OF_A_CLUSTER: Final = {
+    f"{DUMPS}/dump_priority_levels": Page(
+        AdminPages.dump_priority_levels, "every priority level and what it did"
+    ),
+    f"{DUMPS}/dump_queues": Page(AdminPages.dump_queues, "every queue and what waits in it"),
+    f"{DUMPS}/dump_requests": Page(
+        AdminPages.dump_requests, "every waiting or executing request; ?includeRequestDetails=1"
+    ),
+    "/": Page(AdminPages.index, "this list; in a browser the live page"),
+    "/debug/live": Page(AdminPages.live, "the live page's state, as JSON"),
+    "/debug/live/requests": Page(
+        AdminPages.requests, "what waits and executes in a level, the oldest; ?priorityLevel="
+    ),
+    "/debug/live/hand": Page(
+        AdminPages.hand, "a flow's hand of queues; ?priorityLevel=&flowSchema=&flow="
+    ),
+    EVENTS: Page(AdminPages.events, "the same state as server-sent events, as it changes"),
+    "/debug/limits": Page(AdminPages.limits, "the seats of every priority level, as JSON"),
+    "/debug/objects": Page(
+        AdminPages.objects,
+        "FlowSchemas and priority levels with their UIDs; ?uid= for that of an answer",
+    ),
+    "/debug/explain": Page(
+        AdminPages.explain,
+        "what would happen to a request; without parameters it says how to ask",
+    ),
+    "/debug/top_flows": Page(
+        AdminPages.top_flows,
+        "flows that took or waited most lately; ?by=seatSeconds|waitSeconds|rejected, ?limit=20",
+    ),
+    "/debug/endpoints": Page(AdminPages.endpoints, "every server behind, its state and its load"),
+    "/debug/fleet": Page(
+        AdminPages.fleet, "the members of the fleet that shares the seats, as text or JSON"
+    ),
+}
+"""The pages that each cluster has, in the order in which the index lists them."""
 
 
 def live(shown: Shown, history: History) -> dict[str, Any]:
