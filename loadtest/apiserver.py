@@ -26,17 +26,13 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import uvloop
-
-from loadtest.arguments import Parser, count_up_to
 from loadtest.clients import Connection, percentile
-from loadtest.processes import SEARCHED, LoadTestError, Process, free_ports, measured, pin
-from loadtest.site import THIS, Build, named_build
-from loadtest.tables import Table
+from loadtest.contenders import THIS, Build, named_build
+from loadtest.processes import SEARCHED, LoadTestError, Process, free_ports, pin
+from loadtest.program import Parser, Results, Table, count_up_to, measured
 
 if TYPE_CHECKING:
     import argparse
@@ -396,7 +392,7 @@ def names_in(listed: bytes) -> list[str]:
     return [item["metadata"]["name"] for item in json.loads(listed)["items"]]
 
 
-async def measure(server: Process, options: argparse.Namespace) -> AsyncIterator[Figure]:
+async def measure_memory(server: Process, options: argparse.Namespace) -> AsyncIterator[Figure]:
     await answers(server, creations(0, 1))  # imports and caches are paid for once
     empty = server.rss_bytes()
     load = await answers(server, creations(1, options.slices), options.connections)
@@ -532,7 +528,7 @@ def start(name: str, build: Build, directory: Path, *arguments: str, core: int |
     )
 
 
-def run(options: argparse.Namespace, directory: Path) -> tuple[object, Sequence[str]]:
+async def measure(options: argparse.Namespace, directory: Path) -> Results:
     if not options.no_pin:
         pin(0, CLIENT_CORE)
     core = None if options.no_pin else SERVER_CORE
@@ -540,18 +536,18 @@ def run(options: argparse.Namespace, directory: Path) -> tuple[object, Sequence[
     builds: Mapping[str, Build] = {**dict(options.against), "measured": this}
     report = Report(list(builds))
     for number in range(options.rounds):
-        for measuring, is_stored in ((measure, False), (measure_disk, True)):
+        for measuring, is_stored in ((measure_memory, False), (measure_disk, True)):
             with ExitStack() as running:
                 servers = []
                 for name, build in builds.items():
                     store = ["--store", f"{directory}/{name}-{number}.db"] if is_stored else []
                     server = start(name, build, directory, *store, core=core)
                     servers.append(running.enter_context(server))
-                uvloop.run(take_turns(measuring, servers, options, report))
+                await take_turns(measuring, servers, options, report)
     return report.medians()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--slices", type=count_up_to(500_000, 500), default=20_000, help="objects (20000)")
@@ -571,14 +567,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add("--rounds", type=count_up_to(100), default=1, help="with new servers each (1)")
     add("--no-pin", action="store_true", help="let the scheduler choose cores")
-    options = parser.parse_args(arguments)
-    return measured(
-        "apiserver",
-        partial(run, options),
-        descriptors=options.watches * (1 + len(options.against)) + SPARE_DESCRIPTORS,
-        json_file=options.json,
-        directory=options.directory,
-    )
+    options = parser.parse_args()
+    descriptors = options.watches * (1 + len(options.against)) + SPARE_DESCRIPTORS
+    return measured(options, measure, descriptors=descriptors, directory=options.directory)
 
 
 if __name__ == "__main__":

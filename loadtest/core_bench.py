@@ -25,8 +25,7 @@ from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKin
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Flow, Ticket
 from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, ServiceAccountSubject, Subject
 from apfproxy.request.attributes import RequestAttributes, User
-from loadtest.arguments import Parser
-from loadtest.tables import Table
+from loadtest.program import Parser, Table
 from tests.support.builders import (
     EVERY_RESOURCE,
     EVERY_URL,

@@ -1,4 +1,4 @@
-"""Requests whose responses tell whose they are, and an origin that gives them.
+"""Requests whose responses tell whose they are, and how clients judge those.
 
 A request has a number.  Its response has the number in a header field, and a body that is nothing
 but that number again and again; so has the body of a request.  So a client that gets a byte of
@@ -10,21 +10,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import httptools
-
-from loadtest.origin import OriginConnection, in_chunks
+from apfproxy.objects.types import QueuingConfiguration
+from tests.support.builders import as_text, flow_schema, group_subject, priority_level
 
 if TYPE_CHECKING:
     import random
     import ssl
     from collections.abc import Sequence
 
-ID = b"x-request-id"
+GROUP = "testers"
+ID, ANSWER = b"x-request-id", b"x-answer"
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 EVENTS = 4
 """For a watch that ends by itself."""
 EVENT_PERIOD_S = 0.02
 MAX_SIZE = 1 << 20
+CHUNK_BYTES = 32768
+"""As Go's clients and servers copy bodies."""
 SWITCH = (
     b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n"
@@ -46,8 +48,27 @@ KINDS = {
     "posted": (10, "POST"),
     "put-in-chunks": (5, "PUT"),
 }
+WITH_BODY = ("posted", "put-in-chunks")
 OWN_ANSWERS = frozenset((408, 429, 502, 503, 504))
 """Statuses that a proxy may answer by itself to requests that are all right."""
+
+
+def level_of(group: str, *, shares: int = 300, lendable_percent: int = 0, **sizes: int) -> str:
+    """A file of objects that give a group a level of its own."""
+    queuing = QueuingConfiguration(
+        **{"queues": 32, "hand_size": 4, "queue_length_limit": 200} | sizes
+    )
+    level = priority_level(
+        group,
+        shares=shares,
+        queuing=queuing,
+        lendable_percent=lendable_percent,
+        borrowing_limit_percent=None,
+    )
+    return as_text(level, flow_schema(group, group, group_subject(group)))
+
+
+OBJECTS = level_of(GROUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +105,11 @@ class Ask:
 
     @property
     def body(self) -> bytes | None:
-        return pattern(self.id, self.size) if self.kind in ("posted", "put-in-chunks") else None
+        return pattern(self.id, self.size) if self.kind in WITH_BODY else None
 
     def lines(self, user: str, fields: str = "") -> str:
         return (
-            f"X-Remote-User: {user}\r\nX-Remote-Group: testers\r\n{fields}"
+            f"X-Remote-User: {user}\r\nX-Remote-Group: {GROUP}\r\n{fields}"
             f"X-Request-Id: {self.id.decode()}\r\nX-Answer: {self.kind} {self.size}\r\n"
         )
 
@@ -116,6 +137,11 @@ def pattern(name: bytes, size: int) -> bytes:
     return ((name + b"|") * (size // (len(name) + 1) + 1))[:size]
 
 
+def in_chunks(body: bytes) -> bytes:
+    pieces = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
+    return b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in pieces) + b"0\r\n\r\n"
+
+
 def event(name: bytes) -> bytes:
     return b'{"type":"ADDED","object":{"metadata":{"name":"%b"}}}\n' % name
 
@@ -126,109 +152,6 @@ class FirstFew(list[str]):
     def add(self, text: str) -> None:
         if len(self) < 20:
             self.append(text)
-
-
-@dataclass(slots=True)
-class Seen:
-    """An origin's view: requests, the first things that no proxy may do, POSTs, busy responses."""
-
-    requests: int = 0
-    wrong: FirstFew = field(default_factory=FirstFew)
-    posted: set[bytes] = field(default_factory=set)
-    busy: int = 0
-
-
-class EchoOrigin(OriginConnection):
-    def __init__(self, seen: Seen) -> None:
-        super().__init__()
-        self._seen = seen
-        self._body = bytearray()
-        self._is_busy = False
-        self._is_tunnel = False
-
-    def data_received(self, data: bytes) -> None:
-        if self._is_tunnel:
-            self.transport.write(data)
-            return
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._is_tunnel = True
-            self.transport.write(SWITCH + data[upgrade.args[0] :])
-        except httptools.HttpParserError as error:
-            self._seen.wrong.add(f"the origin got what is no HTTP: {error}: {data[:200]!r}")
-            self.transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._set_busy(is_busy=False)
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._body.clear()
-        if self._is_busy:
-            self._seen.wrong.add("the origin got a request before it had answered another")
-
-    def on_body(self, data: bytes) -> None:
-        self._body += data
-
-    def on_message_complete(self) -> None:
-        seen = self._seen
-        seen.requests += 1
-        if b"upgrade" in self.fields:
-            return
-        name = self.fields.get(ID, b"")
-        kind, _, size = self.fields.get(b"x-answer", b"").decode().partition(" ")
-        if kind == NEVER:
-            return
-        if kind not in KINDS or not size:
-            self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-            return
-        has_body = kind in ("posted", "put-in-chunks")
-        if self._body != (pattern(name, int(size)) if has_body else b""):
-            seen.wrong.add(f"the body of {name!r} is not its own: {bytes(self._body[:200])!r}")
-        if kind == "posted":
-            if name in seen.posted:
-                seen.wrong.add(f"the POST {name!r} came twice")
-            seen.posted.add(name)
-        self._answer(kind, name, int(size))
-
-    def _answer(self, kind: str, name: bytes, size: int) -> None:
-        head = b"HTTP/1.1 200 OK\r\nX-Request-Id: %b\r\n" % name
-        body = pattern(name, size)
-        write = self.transport.write
-        match kind:
-            case "empty":
-                write(b"HTTP/1.1 204 No Content\r\nX-Request-Id: %b\r\n\r\n" % name)
-            case "bodiless":
-                write(b"%bContent-Length: %d\r\n\r\n" % (head, size))
-            case "chunked":
-                write(b"%bTransfer-Encoding: chunked\r\n\r\n%b" % (head, in_chunks(body)))
-            case "until-close":
-                write(b"%bConnection: close\r\n\r\n%b" % (head, body))
-                self.transport.close()
-            case "watch":
-                write(b"%bTransfer-Encoding: chunked\r\n\r\n" % head)
-                self._set_busy(is_busy=True)
-                self._send_event(name, EVENTS if size % 8 else -1)
-            case _:
-                hint = b"HTTP/1.1 103 Early Hints\r\nX-Request-Id: %b\r\n\r\n" % name
-                write(
-                    b"%b%bContent-Length: %d\r\n\r\n%b"
-                    % (hint if kind == "hinted" else b"", head, size, body)
-                )
-
-    def _send_event(self, name: bytes, left: int) -> None:
-        if left == 0:
-            self._set_busy(is_busy=False)
-            self.transport.write(b"0\r\n\r\n")
-            return
-        self.send_chunk(event(name))
-        self.call_later(EVENT_PERIOD_S, self._send_event, name, left - 1)
-
-    def _set_busy(self, *, is_busy: bool) -> None:
-        self._seen.busy += is_busy - self._is_busy
-        self._is_busy = is_busy
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from loadtest.admin_pages import ProxyState, read_state, wait_until_quiet
 from loadtest.clients import Connection
-from loadtest.echo import CONFIGMAPS, Habits, Seen, Tally
+from loadtest.echo import CONFIGMAPS, OBJECTS, Habits, Tally
 from loadtest.echo_clients import EchoClients
 from loadtest.faulty_link import GOOD, Ending, Fault, FaultyLink
-from loadtest.soak_site import OBJECTS, Endpoints, log_problem, start_proxy
-from loadtest.tables import Table
+from loadtest.origin import Origin, Seen
+from loadtest.processes import Proxy, ProxyState
+from loadtest.program import Results, Table
 
 if TYPE_CHECKING:
     import argparse
@@ -129,13 +129,12 @@ class Scene:
     links: Sequence[FaultyLink]
     faults: Faults
     seen: Seen
-    port: int
-    admin_port: int
+    proxy: Proxy
     habits: Habits
 
     async def suffer(self, fault: str, count: int, seed: int, first: int) -> Findings:
         """Send requests under a fault, and see what stays of it."""
-        clients = EchoClients(self.port, seed, self.habits, first)
+        clients = EchoClients(self.proxy.port, seed, self.habits, first)
         self._treat(self.faults.choosers.get(fault, self.faults.anything))
         for link in self.links:
             link.drop()
@@ -154,7 +153,7 @@ class Scene:
         for link in self.links:
             await link.listen()
         recovery_s = await self._recovery()
-        state = await wait_until_quiet(self.admin_port)
+        state = await self.proxy.quiet()
         findings = Findings(fault, clients.tally, seconds, recovery_s, state)
         is_harmless = fault in HARMLESS or (len(self.links) > 1 and fault in HARMLESS_AT_ONE)
         findings.judge(self.seen, is_harmless=is_harmless)
@@ -204,7 +203,7 @@ class Scene:
     async def _probe(self, *, watch: bool = False) -> bool:
         target = "?watch=true" if watch else "/probe"
         try:
-            connection = await Connection.open(self.port)
+            connection = await Connection.open(self.proxy.port)
         except OSError:
             return False
         try:
@@ -221,23 +220,24 @@ class Scene:
         return status == 200
 
 
-async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, Any], list[str]]:
+async def measure(options: argparse.Namespace, directory: Path) -> Results:
     (directory / "objects.yaml").write_text(OBJECTS)
     habits = Habits(http2=options.protocol == "h2")
-    (directory / "faults.yaml").write_text(SETTINGS.format(http2=HTTP2 * habits.http2))
+    settings = SETTINGS.format(http2=HTTP2 * habits.http2)
     dice = random.Random(options.seed)  # noqa: S311 - no secret
-    seen = Seen()
+    origin = Origin()
     results = []
     first = 0
-    async with Endpoints.opened(seen, 1) as origin, AsyncExitStack() as running:
-        links = [FaultyLink(origin.ports[0], dice) for _ in range(options.endpoints)]
+    with ExitStack() as running:
+        running.callback(origin.stop)
+        await origin.start()
+        links = [FaultyLink(origin.port, dice) for _ in range(options.endpoints)]
         for link in links:
             running.callback(link.stop)
             await link.listen()
         ports = [link.port for link in links]
-        process, admin_port = await start_proxy(directory, "faults", ports)
-        running.enter_context(process)
-        scene = Scene(links, Faults(dice), seen, process.port, admin_port, habits)
+        proxy = running.enter_context(Proxy(directory, ports, name="faults", settings=settings))
+        scene = Scene(links, Faults(dice), origin.seen, proxy, habits)
         TABLE.head()
         for fault in options.only or FAULTS:
             count = options.requests if fault == RANDOM else options.per_fault
@@ -245,10 +245,9 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
             first += count
             print_row(findings)
             results.append(findings)
-            if problem := log_problem(process.log):
-                findings.wrong.append(problem)
-        state = await read_state(admin_port)
-        print(f"{process.rss_bytes() / (1 << 20):.0f} MiB resident at the end; {state}")
+            findings.wrong += proxy.problems()
+        state = await proxy.state()
+        print(f"{proxy.rss_bytes() / (1 << 20):.0f} MiB resident at the end; {state}")
     wrong = [f"{each.fault}: {text}" for each in results for text in each.wrong]
     return {"faults": [asdict(each) for each in results]}, wrong
 

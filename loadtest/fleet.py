@@ -19,24 +19,30 @@ The exit status is 2 if there were too many requests at once, or seats did not f
 from __future__ import annotations
 
 import asyncio
+import itertools
+import random
+import re
 import statistics
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
-import uvloop
+import redis.asyncio
 
-from loadtest.arguments import Parser, count_up_to
-from loadtest.fleet_site import OK, STORES, Fleet, Site
-from loadtest.processes import LoadTestError, measured
-from loadtest.tables import Table
+from loadtest.clients import BROKEN, REFUSED, Connection
+from loadtest.echo import level_of
+from loadtest.faulty_link import GOOD, Ending, Fault, FaultyLink
+from loadtest.origin import Origin
+from loadtest.processes import LoadTestError, Process, Proxy, fetch, free_ports, python_module
+from loadtest.program import Parser, Results, Table, count_up_to, measured
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    import argparse
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from pathlib import Path
 
 FOLLOWS_WITHIN_S = 1.0
@@ -61,6 +67,333 @@ GIVES_UP_S = 15.0
 """After which a state is awaited no more."""
 MOVED = "moved"
 """How the name of a step begins in which all load moves to one member."""
+OK = "200"
+PAUSE_S = 0.1
+"""For a client, after anything but a good response."""
+MEMBER = re.compile(r"/members/([0-9]{1,4})/")
+RESPONDS_WITHIN_S = 5.0
+COMMANDS = {"evalsha", "hset", "publish"}
+"""Members send the first; a look is one, and a write another."""
+REQUESTS = re.compile(
+    r'apiserver_request_total\{(?=.*resource="configmaps").*verb="([A-Z]+)".*\} ([0-9.e+]+)'
+)
+
+NAMESPACE = b'{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}'
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: fleet
+clusters: [{{name: fleet, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
+users: [{{name: fleet, user: {{}}}}]
+contexts: [{{name: fleet, context: {{name: fleet, cluster: fleet, user: fleet}}}}]
+"""
+USERS = 20
+LEVELS = ("odd", "even")
+SETTINGS = """
+flowControl:
+  serverConcurrencyLimit: {fleet.limit}
+  objects: [objects.yaml]
+  suggestedObjects: false
+fleet:
+  member: {name}
+  replicas: {fleet.members}
+  refreshInterval: {fleet.refresh_s}s
+  lease: {fleet.lease_s}s
+  {store}
+logLevel: info
+"""
+
+
+class FleetOrigin(Origin):
+    """The server, in this process, which counts how many requests it has at once.
+
+    A path such as `/members/3/...` says which member a request came through; other paths do not
+    count.  A request counts from when it is read until its response is written, so never longer
+    than its seat in a proxy; a member that is killed leaves its requests running.
+
+    Attributes:
+        running, by_member: Requests that it has now, and those of each member.
+        peak, answered: The most at once since `begin`, and responses since then by member.
+    """
+
+    def __init__(self, limit: int, service_s: float) -> None:
+        super().__init__(delay_s=service_s)
+        self.limit = limit
+        self.running = self.peak = 0
+        self.by_member: Counter[int] = Counter()
+        self.answered: Counter[int] = Counter()
+        self._seat_s = self._over_s = 0.0
+        self._begun_s = self._counted_s = monotonic()
+        self._awaited: dict[asyncio.Future[None], Callable[[], bool]] = {}
+
+    def begin(self) -> None:
+        self._account()
+        self._begun_s = self._counted_s
+        self._seat_s = self._over_s = 0.0
+        self.peak = self.running
+        self.answered.clear()
+
+    def mean(self) -> float:
+        self._account()
+        return self._seat_s / max(self._counted_s - self._begun_s, 1e-9)
+
+    def over_s(self) -> float:
+        self._account()
+        return self._over_s
+
+    async def until(self, is_so: Callable[[], bool], within_s: float) -> float | None:
+        begun_s = monotonic()
+        future = asyncio.get_running_loop().create_future()
+        self._awaited[future] = is_so
+        self._count(-1, 0)
+        try:
+            async with asyncio.timeout(within_s):
+                await future
+        except TimeoutError:
+            return None
+        finally:
+            self._awaited.pop(future, None)
+        return monotonic() - begun_s
+
+    def on_begin(self, target: str) -> None:
+        if found := MEMBER.match(target):
+            self._count(int(found[1]), 1)
+
+    def on_end(self, target: str) -> None:
+        if found := MEMBER.match(target):
+            self.answered[int(found[1])] += 1
+            self._count(int(found[1]), -1)
+
+    def _count(self, member: int, change: int) -> None:
+        self._account()
+        self.running += change
+        self.by_member[member] += change
+        self.peak = max(self.peak, self.running)
+        for future, is_so in tuple(self._awaited.items()):
+            if is_so() and not future.done():
+                future.set_result(None)
+
+    def _account(self) -> None:
+        now_s = monotonic()
+        elapsed_s = now_s - self._counted_s
+        self._counted_s = now_s
+        self._seat_s += self.running * elapsed_s
+        if self.running > self.limit:
+            self._over_s += elapsed_s
+
+
+class FleetClients:
+    """Clients of each member, in closed loops, with `results` since they were last cleared."""
+
+    def __init__(self, members: int) -> None:
+        self.ports: list[int] = []
+        self.results: Counter[str] = Counter()
+        self._wanted = [0] * members
+        self._clients: list[list[asyncio.Task[None]]] = [[] for _ in range(members)]
+
+    def aim(self, counts: Mapping[int, int]) -> None:
+        for member, clients in enumerate(self._clients):
+            self._wanted[member] = counts.get(member, 0)
+            clients[:] = [each for each in clients if not each.done()]
+            for place in range(len(clients), self._wanted[member]):
+                clients.append(asyncio.create_task(self._ask(member, place)))
+
+    def stop(self) -> None:
+        for each in itertools.chain(*self._clients):
+            each.cancel()
+
+    async def _ask(self, member: int, place: int) -> None:
+        user = place % USERS
+        request = (
+            f"GET /members/{member}/x HTTP/1.1\r\nHost: fleet\r\n"
+            f"X-Remote-User: user-{user}\r\nX-Remote-Group: {LEVELS[user % 2]}\r\n\r\n"
+        ).encode()
+        connection: Connection | None = None
+        try:
+            while place < self._wanted[member]:
+                try:
+                    if connection is None or connection.is_gone:
+                        connection = await Connection.open(self.ports[member])
+                    result = str(await connection.ask(request) or BROKEN)
+                except OSError:
+                    result = REFUSED
+                self.results[result] += 1
+                if result != OK:
+                    await asyncio.sleep(PAUSE_S)
+        finally:
+            if connection is not None:
+                connection.close()
+
+
+class RedisServer(Process):
+    """A redis-server that keeps nothing on the disk."""
+
+    def __init__(self, directory: Path) -> None:
+        (port,) = free_ports(1)
+        argv = [
+            *("redis-server", "--port", str(port), "--bind", "127.0.0.1"),
+            *("--save", "", "--appendonly", "no", "--dir", str(directory)),
+        ]
+        super().__init__("store", argv, port=port, directory=directory)
+
+    async def prepare(self) -> None:
+        """Nothing is to be prepared."""
+
+    async def commands(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        client = redis.asyncio.Redis(port=self.port, socket_timeout=RESPONDS_WITHIN_S)
+        try:
+            async with client:
+                counts = await client.info("commandstats")
+        except redis.RedisError as error:
+            raise LoadTestError("the store does not respond; see its log") from error
+        for name, each in counts.items():
+            if (command := name.removeprefix("cmdstat_")) in COMMANDS:
+                found[command] = each["calls"]
+        return found
+
+    def settings(self, port: int, directory: Path) -> str:
+        del directory
+        return f"store: 'redis://127.0.0.1:{port}/0'"
+
+
+class KubernetesApi(Process):
+    """`apfproxy apiserver`, which has one ConfigMap for the fleet."""
+
+    def __init__(self, directory: Path) -> None:
+        (port,) = free_ports(1)
+        arguments = ["--listen", f"127.0.0.1:{port}", "--controllers", "-*", "--log-level", "error"]
+        argv = [*python_module("apfproxy"), "apiserver", *arguments]
+        super().__init__("store", argv, port=port, directory=directory)
+
+    async def prepare(self) -> None:
+        head = (
+            b"POST /api/v1/namespaces HTTP/1.1\r\nHost: fleet\r\nContent-Type: application/json\r\n"
+        )
+        connection = await Connection.open(self.port)
+        data = b"%bContent-Length: %d\r\n\r\n%b" % (head, len(NAMESPACE), NAMESPACE)
+        status = await connection.ask(data)
+        connection.close()
+        if status != 201:
+            raise LoadTestError(f"the API server does not create a namespace: {status}")
+
+    async def commands(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for line in (await fetch(self.port, "/metrics")).splitlines():
+            verb = REQUESTS.match(line)
+            if verb is not None:
+                found[verb[1].lower()] += int(float(verb[2]))
+        return found
+
+    def settings(self, port: int, directory: Path) -> str:
+        path = directory / f"kubeconfig-{port}"
+        path.write_text(KUBECONFIG.format(port=port))
+        return f"store: 'kubernetes:default/fleet'\n  kubeconfig: {path}"
+
+
+STORES: dict[str, type[RedisServer | KubernetesApi]] = {
+    "redis": RedisServer,
+    "kubernetes": KubernetesApi,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """Settings of a fleet.
+
+    Attributes:
+        limit: Seats that the members share.
+        service_s: How long a request takes; less than a fifth of a lease, or what runs when a
+            lease ends may count above the limit.
+        refresh_s: Between two looks of a member at the record.
+    """
+
+    store: str = "redis"
+    members: int = 3
+    limit: int = 60
+    service_s: float = 0.15
+    lease_s: float = 5.0
+    refresh_s: float = 1.0
+
+
+class Site:
+    """The fleet, and a link of each member to the store; at the end all of it is stopped."""
+
+    def __init__(self, directory: Path, fleet: Fleet, *, seed: int = 0) -> None:
+        self.fleet = fleet
+        self.origin = FleetOrigin(fleet.limit, fleet.service_s)
+        self.store = STORES[fleet.store](directory)
+        self.members: list[Proxy] = []
+        self.clients = FleetClients(fleet.members)
+        self.chance = random.Random(seed)  # noqa: S311 - no secret
+        self.links = [FaultyLink(self.store.port, self.chance) for _ in range(fleet.members)]
+        self._directory = directory
+
+    async def start(self) -> None:
+        objects = [
+            level_of(each, shares=10_000, lendable_percent=50, queue_length_limit=400)
+            for each in LEVELS
+        ]
+        (self._directory / "objects.yaml").write_text("".join(objects))
+        await self.origin.start()
+        await self.store.prepare()
+        for at, link in enumerate(self.links):
+            await link.listen()
+            store = self.store.settings(link.port, self._directory)
+            member = await asyncio.to_thread(
+                Proxy,
+                self._directory,
+                [self.origin.port],
+                name=f"member-{at}",
+                settings=SETTINGS.format(fleet=self.fleet, store=store, name=f"member-{at}"),
+            )
+            self.members.append(member)
+            self.clients.ports.append(member.port)
+
+    async def start_store(self) -> None:
+        await asyncio.to_thread(self.store.start)
+        await self.store.prepare()
+
+    async def start_member(self, at: int) -> None:
+        await asyncio.to_thread(self.members[at].start)
+
+    async def end_member(self, at: int) -> None:
+        await asyncio.to_thread(self.members[at].stop)
+
+    def cut_off(self, members: Iterable[int]) -> None:
+        for at in members:
+            self.links[at].strike(Ending.VANISH)
+            self.links[at].swallow()
+
+    def delay(self, most_s: float) -> None:
+        for link in self.links:
+            link.choose = lambda: Fault(delay_s=self.chance.uniform(0, most_s))
+            link.strike(Ending.RESET)
+
+    async def heal(self) -> None:
+        for link in self.links:
+            link.choose = lambda: GOOD
+            link.drop()
+            await link.listen()
+
+    def everywhere(self, requests: int, without: Iterable[int] = ()) -> dict[int, int]:
+        members = [at for at in range(self.fleet.members) if at not in set(without)]
+        every, rest = divmod(requests, len(members))
+        return {at: max(1, every + (place < rest)) for place, at in enumerate(members)}
+
+    def cpu_ns(self) -> int:
+        return sum(each.cpu_ns() for each in self.members if each.is_running)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.clients.stop()
+        for process in (*self.members, self.store):
+            process.stop()
+        for link in self.links:
+            link.stop()
+        self.origin.stop()
 
 
 @dataclass(slots=True)
@@ -201,7 +534,7 @@ class Course:
         await self.step("killed", site.store.kill, lasts_s=away_s)
         await self.step("away", until=self.all_serve, lasts_s=1.0)
         await self.step("away, one", aim={0: self._crowd}, lasts_s=1.0)
-        await self.step("back", site.store.start, until=partial(self.has_moved, 0))
+        await self.step("back", site.start_store, until=partial(self.has_moved, 0))
         await self.move(f"{MOVED} to 1", 1)
 
     async def hang_store(self) -> None:
@@ -261,7 +594,7 @@ class Course:
         everyone = site.everywhere(self._crowd)
         others = site.everywhere(self._crowd, without=[last])
         await self.step("all members", aim=everyone, until=self.is_spread)
-        await self.step("member dies", site.member(last).kill, aim=others, until=self.is_whole)
+        await self.step("member dies", site.members[last].kill, aim=others, until=self.is_whole)
         start = partial(site.start_member, last)
         await self.step("is back", start, aim=everyone, until=self.all_serve)
         leave = partial(site.end_member, last)
@@ -271,10 +604,10 @@ class Course:
         await self.move("all to newcomer", last)
         await self.step("all members", aim=everyone, until=self.is_spread)
         held = site.origin.by_member[last]
-        pause = site.member(last).hang
+        pause = site.members[last].hang
         lasts_s = AFTER_LEASES * site.fleet.lease_s
         await self.step("stands still", pause, aim=others, until=self.is_whole, lasts_s=lasts_s)
-        go_on = site.member(last).go_on
+        go_on = site.members[last].go_on
         why = f"a member that stood still may begin as many as it had, {held}"
         await self.step("goes on", go_on, aim=everyone, until=self.all_serve, more=held, why=why)
 
@@ -331,20 +664,30 @@ def print_step(step: Step) -> None:
     )
 
 
-async def measure(
-    directory: Path, fleet: Fleet, *, moves: int, lasts_s: float
-) -> tuple[dict[str, Any], list[str]]:
+async def measure(options: argparse.Namespace, directory: Path) -> Results:
+    fleet = Fleet(
+        store=options.store,
+        members=options.members,
+        limit=options.limit,
+        service_s=options.service_ms / 1000,
+        lease_s=options.lease,
+        refresh_s=options.refresh_ms / 1000,
+    )
     with Site(directory, fleet) as site:
         await site.start()
         STEPS.head("  commands a second")
         course = Course(site, asyncio.sleep, print_step)
-        steps = await course.run(moves=moves, lasts_s=lasts_s)
+        steps = await course.run(moves=options.moves, lasts_s=options.seconds)
     wrong = judge(steps, fleet.limit)
     found = totals(steps)
+    median_s = found["moved_median_s"]
+    if options.store in TELLS and (median_s is None or median_s > FOLLOWS_WITHIN_S):
+        wrong.append(f"seats follow the load after {median_s} s at the median")
+    print(", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in found.items()))
     return {"totals": found, "wrong": wrong, "steps": msgspec.to_builtins(steps)}, wrong
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--store", choices=tuple(STORES), default="redis", help="where the record lives (redis)")
@@ -355,28 +698,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--refresh-ms", type=count_up_to(60_000, 100), default=1000, help="of a member (1000)")
     add("--moves", type=count_up_to(1000), default=10, help="of all load (10)")
     add("--seconds", type=count_up_to(3600), default=10, help="of steady load, and of none (10)")
-    options = parser.parse_args(arguments)
-
-    def run(directory: Path) -> tuple[object, Sequence[str]]:
-        fleet = Fleet(
-            store=options.store,
-            members=options.members,
-            limit=options.limit,
-            service_s=options.service_ms / 1000,
-            lease_s=options.lease,
-            refresh_s=options.refresh_ms / 1000,
-        )
-        results, wrong = uvloop.run(
-            measure(directory, fleet, moves=options.moves, lasts_s=options.seconds)
-        )
-        found = results["totals"]
-        median_s = found["moved_median_s"]
-        if options.store in TELLS and (median_s is None or median_s > FOLLOWS_WITHIN_S):
-            wrong.append(f"seats follow the load after {median_s} s at the median")
-        print(", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in found.items()))
-        return results, wrong
-
-    return measured("fleet", run, descriptors=8000, json_file=options.json)
+    options = parser.parse_args()
+    return measured(options, measure, descriptors=8000)
 
 
 if __name__ == "__main__":

@@ -22,20 +22,18 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
-import uvloop
 
-from loadtest.admin_pages import fetch, read_limits
-from loadtest.arguments import Parser, count_up_to
 from loadtest.clients import MISPAIRED, Connection, OpenLoop, Outcome, percentile
+from loadtest.echo import OBJECTS
 from loadtest.origin import ITEM, LIST_ITEMS, Entry, read_journal
-from loadtest.processes import Process, free_ports, measured, python_module
-from loadtest.soak_site import OBJECTS, log_problem, start_proxy
-from loadtest.tables import Table
+from loadtest.processes import Proxy, fetch, read_limits, start_origin
+from loadtest.program import Parser, Results, Table, count_up_to, measured
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -84,12 +82,26 @@ logLevel: warning
 
 class Servers:
     def __init__(self, directory: Path, count: int) -> None:
-        self.count = count
         self.names = NAMES[:count]
-        self.ports = free_ports(count)
-        self._directory = directory
+        self._journals = [directory / f"{name}.journal" for name in self.names]
         self._running = ExitStack()
-        self._processes = [self._start(at) for at in range(count)]
+        self.each = [
+            self._running.enter_context(
+                start_origin(
+                    directory=directory,
+                    name=f"server-{name}",
+                    arguments=[
+                        *("--name", name, "--journal", str(journal)),
+                        *("--delay-ms", "4", "--event-period", "1"),
+                    ],
+                )
+            )
+            for name, journal in zip(self.names, self._journals, strict=True)
+        ]
+
+    @property
+    def ports(self) -> list[int]:
+        return [each.port for each in self.each]
 
     def __enter__(self) -> Self:
         return self
@@ -97,45 +109,23 @@ class Servers:
     def __exit__(self, *error: object) -> None:
         self._running.close()
 
-    async def kill(self, at: int) -> None:
-        await self._processes[at].kill()
-
-    def hang(self, at: int) -> None:
-        self._processes[at].hang()
-
     async def be(self, at: int, manner: str) -> None:
-        await fetch(self.ports[at], f"/-/be/{manner}")
+        await fetch(self.each[at].port, f"/-/be/{manner}")
 
     async def drain(self, at: int) -> None:
         await self.be(at, "unready")
         await asyncio.sleep(NOTICED_S)
-        await asyncio.to_thread(self._processes[at].stop)
+        await asyncio.to_thread(self.each[at].stop)
 
     async def be_well(self, at: int) -> None:
-        self._processes[at].go_on()
-        if self._processes[at].is_running:
+        self.each[at].go_on()
+        if self.each[at].is_running:
             await self.be(at, "well")
         else:
-            await self.start(at, "well")
-
-    async def start(self, at: int, manner: str) -> None:
-        self._processes[at] = await asyncio.to_thread(self._start, at, manner)
+            await asyncio.to_thread(self.each[at].start)
 
     def journals(self) -> list[list[Entry]]:
-        return [read_journal(self._journal(at)) for at in range(self.count)]
-
-    def _journal(self, at: int) -> Path:
-        return self._directory / f"{NAMES[at]}.journal"
-
-    def _start(self, at: int, manner: str = "well") -> Process:
-        name, port = NAMES[at], self.ports[at]
-        argv = [
-            *python_module("loadtest.origin"),
-            *("--port", str(port), "--name", name, "--journal", str(self._journal(at))),
-            *("--delay-ms", "4", "--event-period", "1", "--manner", manner),
-        ]
-        process = Process(f"server-{name}", argv, port=port, directory=self._directory)
-        return self._running.enter_context(process)
+        return [read_journal(path) for path in self._journals]
 
 
 class Event(enum.StrEnum):
@@ -316,9 +306,9 @@ async def strike(servers: Servers, phase: Phase) -> None:
     if at is not None:
         match phase.event:
             case Event.KILLED:
-                await servers.kill(at)
+                await servers.each[at].kill()
             case Event.HUNG:
-                servers.hang(at)
+                servers.each[at].hang()
             case Event.SLOW:
                 await servers.be(at, "slow")
             case Event.FAILING:
@@ -341,10 +331,10 @@ async def follow_limit(admin_port: int, phase: Phase, end_s: float) -> None:
 async def run_phases(
     servers: Servers, notes: Notes, admin_port: int, phase_s: float
 ) -> list[Phase]:
-    phases = schedule(servers.count)
+    phases = schedule(len(servers.names))
     for phase in phases:
         is_less = phase.event in FAULTS and phase.event is not Event.SLOW
-        phase.limit = SEATS_PER_ENDPOINT * (servers.count - is_less)
+        phase.limit = SEATS_PER_ENDPOINT * (len(servers.names) - is_less)
         striking = asyncio.create_task(strike(servers, phase))
         await asyncio.sleep(0)
         end_s = monotonic() + phase_s
@@ -481,30 +471,24 @@ def print_phases(phases: Sequence[Phase], names: Sequence[str]) -> None:
         )
 
 
-async def measure(
-    servers_count: int, requests: int, rate: float, directory: Path
-) -> tuple[dict[str, Any], list[str]]:
+async def measure(options: argparse.Namespace, directory: Path) -> Results:
     (directory / "objects.yaml").write_text(OBJECTS)
-    (directory / "gateway.yaml").write_text(SETTINGS)
     with ExitStack() as running:
-        servers = running.enter_context(Servers(directory, servers_count))
-        gateway, admin_port = await start_proxy(directory, "gateway", servers.ports)
+        servers = running.enter_context(Servers(directory, options.servers))
+        gateway = Proxy(directory, servers.ports, name="gateway", settings=SETTINGS)
         running.enter_context(gateway)
-        clients = Clients(gateway.port, rate)
+        clients = Clients(gateway.port, options.rate)
         watching = [asyncio.create_task(clients.watch()) for _ in range(WATCHES)]
-        phase_s = requests / rate / len(schedule(servers_count))
-        asking = asyncio.create_task(clients.ask(requests))
-        phases = await run_phases(servers, clients.notes, admin_port, phase_s)
+        phase_s = options.requests / options.rate / len(schedule(options.servers))
+        asking = asyncio.create_task(clients.ask(options.requests))
+        phases = await run_phases(servers, clients.notes, gateway.admin_port, phase_s)
         await asking
         for each in watching:
             each.cancel()
         await asyncio.gather(*watching, return_exceptions=True)
-        problem = log_problem(gateway.log)
         journals = servers.journals()
     wrong, totals = judge(phases, clients.notes, journals)
-    wrong += judge_limits(phases)
-    if problem:
-        wrong.append(problem)
+    wrong += [*judge_limits(phases), *gateway.problems()]
     print_phases(phases, servers.names)
     print(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in totals.items()))
     results = {
@@ -519,20 +503,14 @@ async def measure(
     return results, wrong
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--servers", type=count_up_to(len(NAMES), 2), default=3, help="behind the gateway (3)")
     add("--requests", type=count_up_to(10**8), default=100_000, help="in all (100000)")
     add("--rate", type=count_up_to(20_000), default=2000, help="requests a second (2000)")
-    options = parser.parse_args(arguments)
-
-    def run(directory: Path) -> tuple[object, Sequence[str]]:
-        servers, requests, rate = options.servers, options.requests, options.rate
-        results: tuple[object, list[str]] = uvloop.run(measure(servers, requests, rate, directory))
-        return results
-
-    return measured("gateway", run, descriptors=8000, json_file=options.json)
+    options = parser.parse_args()
+    return measured(options, measure, descriptors=8000)
 
 
 if __name__ == "__main__":

@@ -27,15 +27,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import uvloop
-
 from apfproxy.flowcontrol.classifier import flow_hash
 from apfproxy.flowcontrol.dealer import Dealer
-from loadtest.admin_pages import SeatWatch, fetch, read_limits
-from loadtest.arguments import Parser, count_up_to, names_from
 from loadtest.clients import Flow, drive, percentile
-from loadtest.processes import LoadTestError, measured, pin, start_apfproxy, start_origin
-from loadtest.tables import Table
+from loadtest.processes import LoadTestError, Proxy, fetch, pin, read_limits, start_origin
+from loadtest.program import Parser, Results, Table, count_up_to, measured, names_from
 
 if TYPE_CHECKING:
     import argparse
@@ -48,6 +44,9 @@ CANDIDATES = 10_000
 LEAD_IN_S = 2.0
 ADJUSTED_AFTER_S = 22.0
 """Two adjustments of limits, one of them after a whole period of the load."""
+LEVELS = "/debug/api_priority_and_fairness/dump_priority_levels"
+LIMITS_EVERY_S = 10.0
+"""As often as limits move."""
 GREEDY = "greedy"
 MODEST = "modest"
 MAX_RATIO = 2.0
@@ -73,10 +72,9 @@ class Scenario(NamedTuple):
         suggested = "false" if self.objects else "true"
         return f"flowControl:\n  hashSeed: {HASH_SEED}\n  suggestedObjects: {suggested}\n"
 
-    def arguments(self, settings: Path) -> list[str]:
+    def arguments(self) -> list[str]:
         objects = ["--objects", str(self.objects)] if self.objects else []
-        limit = ["--server-concurrency-limit", str(self.slots)]
-        return [*limit, "--settings", str(settings), *objects]
+        return ["--server-concurrency-limit", str(self.slots), *objects]
 
     def users(self, count: int) -> list[str]:
         """Pick users whose flows share no queue, so that the queues divide the seats evenly.
@@ -134,6 +132,61 @@ LOADS = Table(
 
 
 @dataclass(slots=True)
+class SeatWatch:
+    """Samples of a proxy's page, for seats that idle while a request waits.
+
+    The page is made between two events, so every sample is a state in which the proxy rests: no
+    seat that a waiting request fits may be free in one.  Every request here takes one seat, so the
+    executing requests of `dump_priority_levels` are the seats in use.
+    """
+
+    admin_port: int
+    period_s: float = 0.1
+    samples: int = 0
+    samples_with_waiting: int = 0
+    samples_with_idle_seats: int = 0
+    limits: dict[str, int] = field(default_factory=dict)
+    peak_waiting: int = 0
+
+    async def run(self) -> None:
+        while True:
+            if self.samples % max(1, round(LIMITS_EVERY_S / self.period_s)) == 0:
+                await self.read_limits()
+            await self.sample()
+            await asyncio.sleep(self.period_s)
+
+    async def sample(self) -> None:
+        rows = [
+            [cell.strip() for cell in line.split(",")]
+            for line in (await fetch(self.admin_port, LEVELS)).splitlines()
+        ]
+        if not rows:
+            raise LoadTestError(f"{LEVELS} is empty")
+        name_at, waiting_at, executing_at = (
+            rows[0].index(column)
+            for column in ("PriorityLevelName", "WaitingRequests", "ExecutingRequests")
+        )
+        is_idle = is_waited = False
+        for row in rows[1:]:
+            name, waiting, executing = row[name_at], int(row[waiting_at]), int(row[executing_at])
+            if not waiting:
+                continue
+            is_waited = True
+            self.peak_waiting = max(self.peak_waiting, waiting)
+            if executing < self.limits.get(name, 0):
+                # Not idle if the limit has just come down: compare with the one of now.
+                await self.read_limits()
+                is_idle |= executing < self.limits.get(name, 0)
+        self.samples += 1
+        self.samples_with_waiting += is_waited
+        self.samples_with_idle_seats += is_idle
+
+    async def read_limits(self) -> None:
+        levels = (await read_limits(self.admin_port))["levels"]
+        self.limits = {each["name"]: each["current"] for each in levels}
+
+
+@dataclass(slots=True)
 class Findings:
     """Flows of one setting, by load, and mean requests in the origin beside the greedy flow."""
 
@@ -174,8 +227,6 @@ class Findings:
 
 
 async def measure(scenario: Scenario, options: argparse.Namespace, directory: Path) -> Findings:
-    settings = directory / f"{scenario.name}.yaml"
-    settings.write_text(scenario.settings())
     proxy_core, load_core = (None, None) if options.no_pin else (0, 1)
     origin_arguments = [
         *("--delay-ms", str(options.delay_ms)),
@@ -205,18 +256,19 @@ async def measure(scenario: Scenario, options: argparse.Namespace, directory: Pa
             start_origin(directory=directory, core=load_core, arguments=origin_arguments)
         )
         workers = ("--workers", str(options.workers)) if options.workers > 1 else ()
-        proxy, admin_port = start_apfproxy(
-            upstream_port=origin.port,
-            directory=directory,
+        proxy = Proxy(
+            directory,
+            [origin.port],
+            settings=scenario.settings(),
+            arguments=(*scenario.arguments(), *workers),
             core=proxy_core,
-            arguments=(*scenario.arguments(settings), *workers),
         )
         running.enter_context(proxy)
-        await check_seats(scenario, admin_port)
+        await check_seats(scenario, proxy.admin_port)
         for run, flows in findings.flows.items():
             watch, lead_in_s = None, LEAD_IN_S
             if run in ("beside", "settled", "equal"):
-                watch = SeatWatch(admin_port, options.sample_ms / 1000)
+                watch = SeatWatch(proxy.admin_port, options.sample_ms / 1000)
                 findings.watches.append(watch)
             if run == "settled":
                 lead_in_s = max(LEAD_IN_S, ADJUSTED_AFTER_S - LEAD_IN_S - options.seconds)
@@ -226,6 +278,17 @@ async def measure(scenario: Scenario, options: argparse.Namespace, directory: Pa
             if run in ("beside", "settled"):
                 findings.busy_slots = mean_busy(await fetch(origin.port, "/-/slots"))
     return findings
+
+
+async def measure_all(options: argparse.Namespace, directory: Path) -> Results:
+    if not options.no_pin:
+        pin(0, 1)
+    results = []
+    for name in options.scenarios:
+        findings = await measure(SCENARIOS[name], options, directory)
+        print_findings(findings)
+        results.append(as_json(findings))
+    return results, ()
 
 
 async def check_seats(scenario: Scenario, admin_port: int) -> None:
@@ -336,7 +399,7 @@ def as_json(findings: Findings) -> dict[str, object]:
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
     known = list(SCENARIOS)
@@ -350,20 +413,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--workers", type=count_up_to(64), default=1, help="of the proxy (1)")
     add("--sample-ms", type=count_up_to(10_000), default=100, help="between samples (100)")
     add("--no-pin", action="store_true", help="let the scheduler choose cores")
-    options = parser.parse_args(arguments)
-
-    def run(directory: Path) -> tuple[object, Sequence[str]]:
-        if not options.no_pin:
-            pin(0, 1)
-        results = []
-        for name in options.scenarios:
-            findings = uvloop.run(measure(SCENARIOS[name], options, directory))
-            print_findings(findings)
-            results.append(as_json(findings))
-        return results, ()
+    options = parser.parse_args()
 
     descriptors = 2 * options.greedy + 2 * options.modest + 500
-    return measured("isolation", run, descriptors=descriptors, json_file=options.json)
+    return measured(options, measure_all, descriptors=descriptors)
 
 
 if __name__ == "__main__":

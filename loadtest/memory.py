@@ -23,14 +23,14 @@ from h2.events import DataReceived, ResponseReceived, StreamEnded, StreamReset
 
 from loadtest.contenders import start_contender, start_nginx_origin
 from loadtest.processes import LoadTestError, start_origin
-from loadtest.tables import Table
+from loadtest.program import Table
 from loadtest.wrk import FIELDS, TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from loadtest.contenders import Site
     from loadtest.processes import Process
-    from loadtest.site import Site
 
 WATCH_TARGET = "/api/v1/pods?watch=true"
 WARM_UP = 300

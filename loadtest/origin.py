@@ -7,6 +7,9 @@ else, once its body is there, a small one.  It comes `--delay-ms` after a slot i
 server without flow control.  `/-/slots` says for how long how many slots were busy since the last
 call.
 
+A request with X-Answer (`echo.py`) gets the response that this names, and one that wants to upgrade
+a tunnel, from which each byte comes back.
+
 A request with a number in X-Request-Id is written to the journal before its response, so nothing is
 forgotten when the process is killed; the response repeats the number.  `/-/be/MANNER` says how to
 behave from now on: `well`, `slow`, `failing` (503), `unready`, or `starting`, which refuses
@@ -26,16 +29,30 @@ import signal
 import struct
 import sys
 from collections import deque
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import httptools
 import uvloop
 
-from loadtest.arguments import Parser, count_up_to
+from loadtest.echo import (
+    ANSWER,
+    EVENT_PERIOD_S,
+    EVENTS,
+    ID,
+    NEVER,
+    SWITCH,
+    WITH_BODY,
+    FirstFew,
+    event,
+    in_chunks,
+    pattern,
+)
+from loadtest.program import Parser, count_up_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 ENTRY = struct.Struct("=dQ?")
@@ -43,17 +60,10 @@ WRITES = frozenset((b"POST", b"PUT", b"PATCH"))
 MANNERS = ("well", "slow", "failing", "unready", "starting")
 READINESS = ("/readyz", "/livez", "/healthz")
 SLOW_TIMES = 100
-CHUNK_BYTES = 32768
-"""As Go's clients and servers copy bodies."""
 ITEM = b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default"}}\n'
 LIST_ITEMS = 240
 EVENT = b'{"type":"ADDED","object":%b}\n' % ITEM.rstrip()
 END_WITHIN_S = 3.0
-
-
-def in_chunks(body: bytes) -> bytes:
-    pieces = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
-    return b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in pieces) + b"0\r\n\r\n"
 
 
 LIST = in_chunks(ITEM * LIST_ITEMS)
@@ -73,37 +83,12 @@ def read_journal(path: Path) -> list[Entry]:
     return [Entry(*each) for each in ENTRY.iter_unpack(data[:whole])]
 
 
-class OriginConnection(asyncio.Protocol):
-    """A connection to an origin, with one request at a time: its head, and what follows later."""
+@dataclass(slots=True)
+class Seen:
+    """What no proxy may do, as origins found it, at most the first few, and names of POSTs."""
 
-    def __init__(self) -> None:
-        self._parser = httptools.HttpRequestParser(self)
-        self._timer: asyncio.TimerHandle | None = None
-        self.transport: asyncio.Transport
-        self.fields: dict[bytes, bytes] = {}
-        self.is_gone = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        del exc
-        self.is_gone = True
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def on_message_begin(self) -> None:
-        self.fields = {}
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.fields[name.lower()] = value
-
-    def send_chunk(self, data: bytes) -> None:
-        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
-
-    def call_later(self, wait_s: float, callback: Callable[..., None], *arguments: object) -> None:
-        """Call something, unless the connection is closed before."""
-        self._timer = asyncio.get_running_loop().call_later(wait_s, callback, *arguments)
+    wrong: FirstFew = field(default_factory=FirstFew)
+    posted: set[bytes] = field(default_factory=set)
 
 
 class Origin:
@@ -122,9 +107,10 @@ class Origin:
         manner: str = "well",
     ) -> None:
         self.manner = manner
+        self.seen = Seen()
         self.name = name.encode()
         self.event_period_s = event_period_s
-        self.connections: set[_Connection] = set()
+        self.connections: set[Connection] = set()
         self.is_ending = False
         self.large = b"0123456789abcde\n" * (kib * 64)
         self.chunked = in_chunks(self.large)
@@ -132,26 +118,29 @@ class Origin:
         self._delay_s, self._jitter, self._slots = delay_s, jitter, slots
         self._journal = journal
         self._busy = 0
-        self._waiting: deque[_Connection] = deque()
+        self._waiting: deque[Connection] = deque()
         self._changed_s = monotonic()
         self._seconds_at: dict[int, float] = {}
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int = 0) -> None:
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: _Connection(self), "127.0.0.1", port, backlog=4096
+            lambda: Connection(self), "127.0.0.1", port, backlog=4096
         )
         self.port = self._server.sockets[0].getsockname()[1]
 
-    def stop(self) -> None:
+    def refuse(self) -> None:
+        """Take no connections until another `start`; open ones go on."""
         if self._server is not None:
             self._server.close()
+
+    def stop(self) -> None:
+        self.refuse()
         for connection in tuple(self.connections):
             connection.transport.abort()
 
     async def end(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        self.refuse()
         self.is_ending = True
         for connection in list(self.connections):
             connection.end()
@@ -159,7 +148,7 @@ class Origin:
         while self.connections and monotonic() < end_s:  # noqa: ASYNC110 - they are many
             await asyncio.sleep(0.01)
 
-    def take(self, connection: _Connection) -> None:
+    def take(self, connection: Connection) -> None:
         if connection.number and self._journal is not None:
             is_write = connection.method in WRITES
             os.write(self._journal, ENTRY.pack(monotonic(), connection.number, is_write))
@@ -171,7 +160,7 @@ class Origin:
             self._set_busy(self._busy + 1)
             self._serve(connection)
 
-    def _serve(self, connection: _Connection) -> None:
+    def _serve(self, connection: Connection) -> None:
         factor = 1 + self._jitter * (2 * random.random() - 1)  # noqa: S311 - no secret
         if self.manner == "slow":
             factor *= SLOW_TIMES
@@ -180,7 +169,7 @@ class Origin:
         # The target may be that of another request by then, if the client leaves.
         loop.call_later(self._delay_s * factor, self._served, connection, connection.target)
 
-    def _served(self, connection: _Connection, target: str) -> None:
+    def _served(self, connection: Connection, target: str) -> None:
         self.on_end(target)
         connection.respond()
         while self._waiting:
@@ -211,42 +200,71 @@ class Origin:
         self._busy = busy
 
 
-class _Connection(OriginConnection):
+class Connection(asyncio.Protocol):
+    """A connection to the origin, with one request at a time."""
+
     def __init__(self, origin: Origin) -> None:
-        super().__init__()
         self._origin = origin
-        self._is_busy = False
+        self._parser = httptools.HttpRequestParser(self)
+        self._timer: asyncio.TimerHandle | None = None
+        self._body = bytearray()
+        self._is_busy = self._is_tunnel = False
+        self.transport: asyncio.Transport
         self.target = ""
         self.method = b""
+        self.fields: dict[bytes, bytes] = {}
+        self.is_gone = False
 
     @property
     def number(self) -> int:
-        name = self.fields.get(b"x-request-id", b"")
+        name = self.fields.get(ID, b"")
         return int(name) if name.isdigit() else 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
+        self.transport = cast("asyncio.Transport", transport)
         self._origin.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
+        del exc
         self._origin.connections.discard(self)
+        self.is_gone = True
+        if self._timer is not None:
+            self._timer.cancel()
 
     def data_received(self, data: bytes) -> None:
+        if self._is_tunnel:
+            self.transport.write(data)
+            return
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError:
+        except httptools.HttpParserUpgrade as upgrade:
+            self._is_tunnel = True
+            self.transport.write(SWITCH + data[upgrade.args[0] :])
+        except httptools.HttpParserError as error:
+            self._origin.seen.wrong.add(f"the origin got what is no HTTP: {error}: {data[:200]!r}")
             self.transport.abort()
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
+        self.fields = {}
         self.target = ""
+        self._body.clear()
+        if self._is_busy:
+            self._origin.seen.wrong.add("the origin got a request before it had answered another")
 
     def on_url(self, url: bytes) -> None:
         self.target += url.decode()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.fields[name.lower()] = value
+
+    def on_body(self, data: bytes) -> None:
+        if ANSWER in self.fields:
+            self._body += data
+
     def on_message_complete(self) -> None:
         origin, target = self._origin, self.target
+        if b"upgrade" in self.fields:
+            return
         if target.startswith("/-/be/"):
             origin.manner = target.rpartition("/")[2]
             self._write(b"200 OK", b"")
@@ -274,27 +292,54 @@ class _Connection(OriginConnection):
         self._is_busy = False
         if self.is_gone:
             return
-        origin = self._origin
+        origin, target = self._origin, self.target
         if origin.manner == "failing":
             self._write(b"503 Service Unavailable", b"not now\n")
-        elif "watch=true" in self.target:
-            self.transport.write(self._head(b"200 OK") + b"Transfer-Encoding: chunked\r\n\r\n")
-            self._is_busy = True
-            self._send_event()
-        elif "limit=" in self.target or self.target.startswith("/chunked"):
-            is_list = "limit=" in self.target
-            head = self._head(b"200 OK") + b"Transfer-Encoding: chunked\r\n\r\n"
-            self.transport.write(head + (LIST if is_list else origin.chunked))
-            if origin.is_ending:
-                self.transport.close()
+        elif ANSWER in self.fields:
+            self._echo(*self.fields[ANSWER].decode().split())
+        elif "watch=true" in target:
+            self._watch(EVENT, origin.event_period_s)
+        elif "limit=" in target:
+            self._write_chunks(LIST)
+        elif target.startswith("/chunked"):
+            self._write_chunks(origin.chunked)
         else:
-            is_large = origin.large and self.target.startswith("/large")
+            is_large = origin.large and target.startswith("/large")
             self._write(b"200 OK", origin.large if is_large else ITEM)
+
+    def _echo(self, kind: str, size: str) -> None:
+        if kind == NEVER:
+            return
+        seen, name = self._origin.seen, self.fields.get(ID, b"")
+        body = pattern(name, int(size))
+        if self._body != (body if kind in WITH_BODY else b""):
+            seen.wrong.add(f"the body of {name!r} is not its own: {bytes(self._body[:200])!r}")
+        if kind == "posted":
+            if name in seen.posted:
+                seen.wrong.add(f"the POST {name!r} came twice")
+            seen.posted.add(name)
+        head, write = self._head(b"200 OK"), self.transport.write
+        match kind:
+            case "empty":
+                write(self._head(b"204 No Content") + b"\r\n")
+            case "bodiless":
+                write(b"%bContent-Length: %d\r\n\r\n" % (head, int(size)))
+            case "chunked":
+                self._write_chunks(in_chunks(body))
+            case "until-close":
+                write(b"%bConnection: close\r\n\r\n%b" % (head, body))
+                self.transport.close()
+            case "watch":
+                self._watch(event(name), EVENT_PERIOD_S, EVENTS if int(size) % 8 else -1)
+            case _:
+                if kind == "hinted":
+                    write(self._head(b"103 Early Hints") + b"\r\n")
+                self._write(b"200 OK", body)
 
     def _head(self, status: bytes) -> bytes:
         own = b"X-Origin: %b\r\n" % self._origin.name if self._origin.name else b""
-        if self.number:
-            own += b"X-Request-Id: %d\r\n" % self.number
+        if name := self.fields.get(ID):
+            own += b"X-Request-Id: %b\r\n" % name
         return b"HTTP/1.1 %b\r\nContent-Type: application/json\r\n%b" % (status, own)
 
     def _write(self, status: bytes, body: bytes) -> None:
@@ -304,10 +349,26 @@ class _Connection(OriginConnection):
         if is_last:
             self.transport.close()
 
-    def _send_event(self) -> None:
-        self.send_chunk(EVENT)
-        if self._origin.event_period_s:
-            self.call_later(self._origin.event_period_s, self._send_event)
+    def _write_chunks(self, chunks: bytes) -> None:
+        self.transport.write(self._head(b"200 OK") + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+        if self._origin.is_ending:
+            self.transport.close()
+
+    def _watch(self, text: bytes, period_s: float, count: int = -1) -> None:
+        """Send an event as often, or without an end; one alone if there is no period."""
+        self._is_busy = True
+        self.transport.write(self._head(b"200 OK") + b"Transfer-Encoding: chunked\r\n\r\n")
+        self._send_event(text, period_s, count)
+
+    def _send_event(self, text: bytes, period_s: float, left: int) -> None:
+        if left == 0:
+            self._is_busy, self._timer = False, None
+            self.transport.write(b"0\r\n\r\n")
+            return
+        self.transport.write(b"%x\r\n%b\r\n" % (len(text), text))
+        if period_s:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(period_s, self._send_event, text, period_s, left - 1)
 
 
 async def serve(port: int, origin: Origin) -> None:

@@ -43,23 +43,27 @@ import random
 import statistics
 import sys
 from contextlib import ExitStack
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from loadtest.arguments import Parser, count_up_to, counts_up_to, names_from
 from loadtest.cluster import users, write_token_file
 from loadtest.contenders import (
+    COMPILED,
     CONTENDERS,
     FEATURES,
+    INTERPRETED,
     MAX_CONNECTIONS,
+    THIS,
     WITH,
+    Site,
+    kind_of,
+    make_tls,
+    named_build,
     start_contender,
     start_nginx_origin,
 )
 from loadtest.memory import weigh
-from loadtest.processes import Process, measured, start_origin
-from loadtest.site import COMPILED, INTERPRETED, THIS, Site, kind_of, make_tls, named_build
-from loadtest.tables import Table
+from loadtest.processes import Process, start_origin
+from loadtest.program import Parser, Table, count_up_to, counts_up_to, measured, names_from
 from loadtest.wrk import DEFAULT_CONNECTIONS, KEPT_MIXES, LARGE, MIXES, Measurement, Variety, drive
 
 if TYPE_CHECKING:
@@ -404,12 +408,8 @@ def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, obj
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_arguments(arguments)
-    return measured(
-        "peers",
-        partial(measure, options),
-        descriptors=2 * max(options.idle, options.watches) + SPARE_DESCRIPTORS,
-        json_file=options.json,
-    )
+    descriptors = 2 * max(options.idle, options.watches) + SPARE_DESCRIPTORS
+    return measured(options, measure, descriptors=descriptors)
 
 
 if __name__ == "__main__":

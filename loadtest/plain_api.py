@@ -20,15 +20,13 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from loadtest.arguments import Parser, count_up_to
 from loadtest.clients import Flow, drive
 from loadtest.contenders import start_haproxy
-from loadtest.processes import measured, start_apfproxy, start_origin
-from loadtest.tables import Table
+from loadtest.processes import Proxy, start_origin
+from loadtest.program import Parser, Table, count_up_to, measured
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
     from pathlib import Path
 
     from loadtest.processes import Process
@@ -83,10 +81,7 @@ def start(name: str, directory: Path, upstream_port: int, *, seats: int, objects
             file = directory / "people.yaml"
             file.write_text(objects)
             arguments += ["--objects", str(file)]
-        process, _ = start_apfproxy(
-            upstream_port=upstream_port, directory=directory, arguments=arguments
-        )
-        return process
+        return Proxy(directory, [upstream_port], arguments=arguments)
     return start_haproxy(directory, upstream_port, rules=CLASSES, server=f" maxconn {seats}")
 
 
@@ -160,13 +155,12 @@ def judged(scene: str, rates: dict[str, dict[str, float]]) -> list[str]:
     return wrong
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     parser = Parser(__doc__)
     parser.add_argument("--rounds", type=count_up_to(100), default=5, help="of each proxy")
     parser.add_argument("--seconds", type=count_up_to(3600), default=5, help="measured")
-    options = parser.parse_args(arguments)
-    measuring = partial(measure, options)
-    return measured("plain_api", measuring, descriptors=2000, json_file=options.json)
+    options = parser.parse_args()
+    return measured(options, measure, descriptors=2000)
 
 
 if __name__ == "__main__":

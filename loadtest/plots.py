@@ -20,7 +20,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.ticker import NullFormatter
 
-from loadtest.arguments import Parser
+from loadtest.program import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -9,26 +9,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
+import re
 import resource
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from loadtest.site import Build
+    from loadtest.contenders import Build
 
 READY_WITHIN_S = 15.0
 """How long until a program's port has to answer; an interpreter on a busy core needs seconds."""
+
+RESPONDS_WITHIN_S = 10.0
+QUIET_WITHIN_S = 8.0
+"""More than any deadline that the load tests set."""
+
+SAMPLE = re.compile(r"^([a-z_]+)(?:\{([^}]*)\})? ([0-9.e+-]+)$", re.MULTILINE)
+"""A line of the metrics page: name, labels, value."""
 
 STOP_WITHIN_S = 5.0
 """How long a program may take to end after SIGTERM before it is killed."""
@@ -50,16 +59,13 @@ SEARCHED = os.environ.get("PYTHONPATH") or str(ROOT)
 
 PAGE_BYTES = resource.getpagesize()
 
-BEYOND_A_LIMIT = 2
-"""The exit status where something is wrong, or a figure beyond its limit."""
-
 
 class LoadTestError(Exception):
     """A load test cannot run; the text is one line that says what to do."""
 
 
 class Process:
-    """One running program, whose port responds; as a context manager it is stopped at the end."""
+    """One program, whose ports respond once it is started; as a context manager it is stopped."""
 
     def __init__(
         self,
@@ -77,23 +83,33 @@ class Process:
         self.port = port
         self.is_hung = False
         self.log = directory / f"{name}.log"
-        program = installed(argv[0])
-        with self.log.open("wb") as log:
+        self.log.write_bytes(b"")
+        self._argv = [installed(argv[0]), *argv[1:]]
+        self._core = core
+        self._environment = {**os.environ, "PYTHONPATH": SEARCHED, **(environment or {})}
+        self._descriptors = descriptors
+        self._ports = [port, *more_ports]
+        self._popen: subprocess.Popen[bytes]
+        self.start()
+
+    def start(self) -> None:
+        """Start it, again if it has ended, with the same ports and a log that goes on."""
+        with self.log.open("ab") as log:
             self._popen = subprocess.Popen(
-                [program, *argv[1:]],
+                self._argv,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONPATH": SEARCHED, **(environment or {})},
-                pass_fds=descriptors,
+                env=self._environment,
+                pass_fds=self._descriptors,
                 # An interrupt from the terminal is ours to handle: we stop each by its id.
                 start_new_session=True,
             )
         try:
-            if core is not None:
-                pin(self.pid, core)
-            for each in (port, *more_ports):
-                self.wait_for_port(each)
+            if self._core is not None:
+                pin(self.pid, self._core)
+            for each in self._ports:
+                self._wait_for_port(each)
         except BaseException:
             self.stop()
             raise
@@ -105,6 +121,10 @@ class Process:
     @property
     def is_running(self) -> bool:
         return self._popen.poll() is None
+
+    @property
+    def is_well(self) -> bool:
+        return self.is_running and not self.is_hung
 
     def __enter__(self) -> Self:
         return self
@@ -145,7 +165,7 @@ class Process:
             self._popen.kill()
             self._popen.wait()
 
-    def wait_for_port(self, port: int) -> None:
+    def _wait_for_port(self, port: int) -> None:
         end = time.monotonic() + READY_WITHIN_S
         while time.monotonic() < end:
             self._check_alive()
@@ -167,6 +187,131 @@ class Process:
         return lines[-1] if lines else "it printed nothing"
 
 
+@dataclass(frozen=True, slots=True)
+class ProxyState:
+    """Seats, requests and connections of a proxy.
+
+    Attributes:
+        seats: In use in all priority levels, those of requests that linger included.
+        executing: Requests that have seats or have none because they are long-running.
+        upstream_active, upstream_idle: Connections to the origin, with and without a request.
+        upstream_waiters: Requests that wait for one.
+        downstream: Connections of clients.
+    """
+
+    seats: int
+    executing: int
+    waiting: int
+    upstream_active: int
+    upstream_idle: int
+    upstream_waiters: int
+    downstream: int
+
+    @property
+    def is_quiet(self) -> bool:
+        busy = self.seats, self.executing, self.waiting, self.upstream_active, self.upstream_waiters
+        return not any(busy)
+
+
+class Proxy(Process):
+    """A running `apfproxy serve` before ports or URLs, with the pages of its admin listener."""
+
+    def __init__(
+        self,
+        directory: Path,
+        upstreams: Sequence[int | str],
+        *,
+        name: str = "apfproxy",
+        settings: str = "",
+        arguments: Sequence[str] = (),
+        core: int | None = None,
+        build: Build | None = None,
+        believes_headers: bool = True,
+    ) -> None:
+        port, self.admin_port = free_ports(2)
+        urls = [f"http://127.0.0.1:{each}" if isinstance(each, int) else each for each in upstreams]
+        argv = [
+            *(python_module("apfproxy") if build is None else build.command()),
+            *("serve", "--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{self.admin_port}"),
+            *(f"--upstream={url}" for url in urls),
+            *arguments,
+        ]
+        if believes_headers:
+            argv += ["--identity-headers-from", "127.0.0.0/8"]
+        if settings:
+            file = directory / f"{name}.yaml"
+            file.write_text(settings)
+            argv += ["--settings", str(file)]
+        super().__init__(
+            name,
+            argv,
+            port=port,
+            core=core,
+            directory=directory,
+            environment=None if build is None else build.environment(),
+            more_ports=[self.admin_port],
+        )
+
+    async def state(self) -> ProxyState:
+        sums: dict[str, float] = {}
+        for name, labels, value in SAMPLE.findall(await fetch(self.admin_port, "/metrics")):
+            state = re.search(r'state="([a-z]+)"', labels)
+            key = f"{name}/{state[1]}" if state else name
+            sums[key] = sums.get(key, 0.0) + float(value)
+        control = "apiserver_flowcontrol_current_"
+        return ProxyState(
+            int(sums[f"{control}executing_seats"]),
+            int(sums.get(f"{control}executing_requests", 0)),
+            int(sums.get(f"{control}inqueue_requests", 0)),
+            int(sums["apfproxy_upstream_connections/active"]),
+            int(sums["apfproxy_upstream_connections/idle"]),
+            int(sums["apfproxy_upstream_waiters"]),
+            int(sums["apfproxy_downstream_connections"]),
+        )
+
+    async def quiet(
+        self, within_s: float = QUIET_WITHIN_S, *, clients_leave: bool = False
+    ) -> ProxyState:
+        """Wait until nothing is under way, or for a while: the state then."""
+        end_s = time.monotonic() + within_s
+        state = await self.state()
+        while not state.is_quiet or (clients_leave and state.downstream):
+            if time.monotonic() > end_s:
+                break
+            await asyncio.sleep(0.1)
+            state = await self.state()
+        return state
+
+    def problems(self) -> list[str]:
+        """The first traceback of its log, if there is one."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        found = (at for at, line in enumerate(lines) if line.startswith("Traceback"))
+        return [
+            f"{self.name} logged: " + " | ".join(lines[max(0, at - 2) : at + 40])
+            for at in itertools.islice(found, 1)
+        ]
+
+
+async def fetch(port: int, target: str) -> str:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(f"GET {target} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        async with asyncio.timeout(RESPONDS_WITHIN_S):
+            head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
+    except TimeoutError as error:
+        raise LoadTestError(f"GET {target} on port {port}: no response in time") from error
+    finally:
+        writer.close()
+    if b" 200 " not in head.split(b"\r\n")[0] + b" ":
+        raise LoadTestError(f"GET {target} on port {port}: {head[:80]!r} instead of 200")
+    return body.decode()
+
+
+async def read_limits(admin_port: int) -> dict[str, Any]:
+    limits: dict[str, Any] = json.loads(await fetch(admin_port, "/debug/limits"))
+    return limits
+
+
 def cpu_ns(pid: int) -> int:
     """CPU time of all threads of a process so far, user and system."""
     return sum(
@@ -184,6 +329,12 @@ def installed(name: str) -> str:
 
 def python_module(name: str) -> list[str]:
     return [sys.executable, "-m", name]
+
+
+def replace_file(path: Path, text: str) -> None:
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    new.replace(path)
 
 
 def pin(pid: int, core: int) -> None:
@@ -207,88 +358,13 @@ def free_ports(count: int) -> list[int]:
     raise LoadTestError(f"found {len(found)} free ports in {PORTS}, need {count}; stop something")
 
 
-def raise_descriptor_limit(needed: int) -> None:
-    """Let this process and those it starts hold as many descriptors as the system permits."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard not in (-1, resource.RLIM_INFINITY) and hard < needed:
-        raise LoadTestError(
-            f"one process needs {needed} open files and {hard} are permitted; "
-            f"raise `ulimit -Hn` or ask for fewer connections"
-        )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def start_apfproxy(
+def start_origin(
     *,
-    upstream_port: int,
-    upstream_scheme: str = "http",
-    believes_headers: bool = True,
     directory: Path,
     core: int | None = None,
     arguments: Sequence[str] = (),
-    name: str = "apfproxy",
-    build: Build | None = None,
-) -> tuple[Process, int]:
-    """Start `apfproxy serve`: its process and its admin port."""
-    port, admin_port = free_ports(2)
-    # The name is for its certificate; without one, no name is to be looked up.
-    host = "127.0.0.1" if upstream_scheme == "http" else "localhost"
-    process = Process(
-        name,
-        [
-            *(python_module("apfproxy") if build is None else build.command()),
-            *("serve", "--upstream", f"{upstream_scheme}://{host}:{upstream_port}"),
-            *("--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin_port}"),
-            *(["--identity-headers-from", "127.0.0.0/8"] if believes_headers else []),
-            *arguments,
-        ],
-        port=port,
-        core=core,
-        directory=directory,
-        environment=None if build is None else build.environment(),
-        more_ports=[admin_port],
-    )
-    return process, admin_port
-
-
-def start_origin(
-    *, directory: Path, core: int | None = None, arguments: Sequence[str] = ()
+    name: str = "origin",
 ) -> Process:
     (port,) = free_ports(1)
     argv = [*python_module("loadtest.origin"), "--port", str(port), *arguments]
-    return Process("origin", argv, port=port, core=core, directory=directory)
-
-
-def measured(
-    name: str,
-    measure: Callable[[Path], tuple[object, Sequence[str]]],
-    *,
-    descriptors: int,
-    json_file: Path | None,
-    directory: Path | None = None,
-) -> int:
-    """Measure in a temporary directory, until an interrupt or SIGTERM ends it: the exit status.
-
-    Args:
-        name: The program's.
-        measure: Gives the results, and texts that say what is wrong.
-        descriptors: As many as one process may need.
-        json_file: For the results.
-        directory: Where the temporary one is made; by default where the system has them.
-    """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        raise_descriptor_limit(descriptors)
-        with tempfile.TemporaryDirectory(prefix=f"apfproxy-{name}-", dir=directory) as place:
-            results, wrong = measure(Path(place))
-        for text in wrong:
-            print(f"WRONG: {text}")
-        if json_file is not None:
-            json_file.write_text(json.dumps(results, indent=2) + "\n")
-    except (LoadTestError, OSError, ImportError) as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print(f"{name}: interrupted; what it started is stopped", file=sys.stderr)
-        return 130
-    return BEYOND_A_LIMIT if wrong else 0
+    return Process(name, argv, port=port, core=core, directory=directory)

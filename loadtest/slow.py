@@ -21,11 +21,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loadtest.admin_pages import ProxyState, read_state, wait_until_quiet
 from loadtest.clients import OpenLoop
-from loadtest.processes import LoadTestError, Process, installed, start_origin
-from loadtest.soak_site import start_proxy
-from loadtest.tables import Table
+from loadtest.processes import LoadTestError, Proxy, ProxyState, installed, start_origin
+from loadtest.program import Results, Table
 
 if TYPE_CHECKING:
     import argparse
@@ -70,7 +68,7 @@ def other_client(port: int, fields: bytes) -> OpenLoop:
     return OpenLoop(port, REQUESTS_PER_S, new_percent=50, request=lambda _: request)
 
 
-def numbers_of(proxy: Process, state: ProxyState) -> Numbers:
+def numbers_of(proxy: Proxy, state: ProxyState) -> Numbers:
     descriptors = len(list(Path(f"/proc/{proxy.pid}/fd").iterdir())) - state.upstream_idle
     return {"rss_mib": round(proxy.rss_bytes() / 2**20, 1), "descriptors": descriptors}
 
@@ -102,19 +100,19 @@ async def attack(mode: str, port: int, options: argparse.Namespace, directory: P
 
 
 async def suffer(
-    mode: str, proxy: Process, admin_port: int, options: argparse.Namespace, directory: Path
+    mode: str, proxy: Proxy, options: argparse.Namespace, directory: Path
 ) -> dict[str, Any]:
     most: Numbers = {"connections": 0, "rss_mib": 0, "descriptors": 0}
 
     async def look() -> None:
         while True:
             with suppress(LoadTestError, OSError):
-                state = await read_state(admin_port)
+                state = await proxy.state()
                 now = numbers_of(proxy, state) | {"connections": state.downstream}
                 most.update({name: max(most[name], now[name]) for name in most})
             await asyncio.sleep(PERIOD_S)
 
-    before = numbers_of(proxy, await read_state(admin_port))
+    before = numbers_of(proxy, await proxy.state())
     is_over = asyncio.Event()
     others = {name: other_client(proxy.port, fields) for name, fields in FIELDS.items()}
     runs = [asyncio.create_task(each.run(0, is_over.is_set)) for each in others.values()]
@@ -125,7 +123,7 @@ async def suffer(
         is_over.set()
         await asyncio.gather(*runs)
         looking.cancel()
-    state = await wait_until_quiet(admin_port, QUIET_WITHIN_S, clients_leave=True)
+    state = await proxy.quiet(QUIET_WITHIN_S, clients_leave=True)
     after = numbers_of(proxy, state)
     wrong, found = [], {}
     for name, other in others.items():
@@ -158,23 +156,23 @@ async def suffer(
     }
 
 
-async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, Any], list[str]]:
-    (directory / "slow.yaml").write_text(SETTINGS)
+async def measure(options: argparse.Namespace, directory: Path) -> Results:
     found = []
-    with await asyncio.to_thread(start_origin, directory=directory) as origin:
-        proxy, admin_port = await start_proxy(directory, "slow", [origin.port])
-        with proxy:
-            # Caches and pools are there before anything is measured.
-            await other_client(proxy.port, FIELDS["apart"]).run(30)
-            await wait_until_quiet(admin_port, QUIET_WITHIN_S, clients_leave=True)
-            TABLE.head()
-            for mode in options.only or MODES:
-                each = await suffer(mode, proxy, admin_port, options, directory)
-                found.append(each)
-                cells: list[object] = [mode, each["moments"][1]["connections"]]
-                for other in each["others"].values():
-                    cells += [f"{other['answered']}/{other['asked']}", other["worst_ms"]]
-                for name, form in (("rss_mib", ".1f"), ("descriptors", ".0f")):
-                    cells.append("/".join(f"{moment[name]:{form}}" for moment in each["moments"]))
-                TABLE.row(*cells)
+    with (
+        start_origin(directory=directory) as origin,
+        Proxy(directory, [origin.port], name="slow", settings=SETTINGS) as proxy,
+    ):
+        # Caches and pools are there before anything is measured.
+        await other_client(proxy.port, FIELDS["apart"]).run(30)
+        await proxy.quiet(QUIET_WITHIN_S, clients_leave=True)
+        TABLE.head()
+        for mode in options.only or MODES:
+            each = await suffer(mode, proxy, options, directory)
+            found.append(each)
+            cells: list[object] = [mode, each["moments"][1]["connections"]]
+            for other in each["others"].values():
+                cells += [f"{other['answered']}/{other['asked']}", other["worst_ms"]]
+            for name, form in (("rss_mib", ".1f"), ("descriptors", ".0f")):
+                cells.append("/".join(f"{moment[name]:{form}}" for moment in each["moments"]))
+            TABLE.row(*cells)
     return {"modes": found}, [text for each in found for text in each["wrong"]]

@@ -37,6 +37,8 @@ import asyncio
 import contextlib
 import os
 import random
+import secrets
+import ssl
 import statistics
 import sys
 from dataclasses import asdict, dataclass, field
@@ -45,20 +47,16 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-import uvloop
-
 from loadtest import faults, slow, strain
-from loadtest.admin_pages import ProxyState, read_state, wait_until_quiet
-from loadtest.arguments import Parser, count_up_to, names_from
-from loadtest.echo import CONFIGMAPS, FirstFew, Habits, Seen
+from loadtest.echo import CONFIGMAPS, GROUP, OBJECTS, FirstFew, Habits, level_of
 from loadtest.echo_clients import EchoClients
-from loadtest.processes import LoadTestError, Process, measured
-from loadtest.soak_site import Endpoints, Site, log_problem, start_proxy
-from loadtest.tables import Table
+from loadtest.origin import Origin
+from loadtest.processes import LoadTestError, Proxy, ProxyState, replace_file
+from loadtest.program import Parser, Results, Table, count_up_to, measured, names_from
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     import argparse
-    import ssl
     from collections.abc import Sequence
 
 CONNECTIONS = {"h1": 24, "h2": 6}
@@ -70,6 +68,21 @@ WATCHES = 20
 TUNNELS = 5
 """For each proxy, held for some seconds each."""
 CHANGE_PERIOD_S = 7.0
+SETTINGS = """
+downstream:
+  requestTimeout: 20s
+  tls: {tls}
+{http2}upstream: {{idleTimeout: 3s, answerTimeout: 15s}}
+authentication: {authentication}
+flowControl: {{serverConcurrencyLimit: 600, objects: [objects.yaml]}}
+logLevel: warning
+"""
+HTTP2 = "  http2: {cleartext: true}\n"
+"""For the proxy without TLS; with TLS it is on."""
+USERS = ("ann", "bob", "cid", "dot")
+SHUT_PERIOD_S = 10.0
+SHUT_S = 3.0
+"""How often an endpoint takes no connections, and for how long; open ones go on."""
 MIB = 1 << 20
 MAX_GROWTH = 0.05
 MAX_GROWTH_BYTES = 4 * MIB
@@ -93,23 +106,27 @@ class Sample:
 class Subject:
     """A proxy, with samples of the load and of the quiet times around it."""
 
-    name: str
-    process: Process
-    admin_port: int
+    proxy: Proxy
     samples: list[Sample] = field(default_factory=list)
     before: Sample | None = None
     after: Sample | None = None
 
+    @property
+    def name(self) -> str:
+        return self.proxy.name
+
     async def sample(self, began_s: float) -> Sample:
-        state = await read_state(self.admin_port)
-        folder = Path(f"/proc/{self.process.pid}")
-        return Sample(
+        state = await self.proxy.state()
+        folder = Path(f"/proc/{self.proxy.pid}")
+        sample = Sample(
             monotonic() - began_s,
-            self.process.rss_bytes(),
+            self.proxy.rss_bytes(),
             len(os.listdir(folder / "fd")),  # noqa: PTH208 - names are enough
             len(os.listdir(folder / "task")),  # noqa: PTH208
             state,
         )
+        print_sample(self.name, sample)
+        return sample
 
     def growth_bytes(self) -> float:
         half = self.samples[len(self.samples) // 2 :]
@@ -134,12 +151,68 @@ class Subject:
         return [f"{self.name}: {text}" for text in wrong]
 
 
+class Site:
+    """The files of a plain proxy and of one with TLS, which change meanwhile."""
+
+    def __init__(self, directory: Path, *, http2: bool) -> None:
+        self.http2 = http2
+        self._directory = directory
+        self._authority = Authority("soak")
+        self._tokens = [secrets.token_hex(16) for _ in USERS]
+        self._contexts: dict[tuple[bool, bool], list[ssl.SSLContext]] = {}
+        self._changes = 0
+        ca_file = self._authority.write(directory)
+        self.renew_certificate()
+        self.change_tokens()
+        self.change_objects()
+        certificate = "{certificateFile: server.crt, keyFile: server.key}"
+        by_both = "{tokenFile: tokens.csv, clientCaFile: ca.crt}"
+        self.settings = {
+            "plain": SETTINGS.format(
+                tls="{}", authentication="{tokenFile: tokens.csv}", http2=HTTP2 * http2
+            ),
+            "tls": SETTINGS.format(tls=certificate, authentication=by_both, http2=""),
+        }
+        files = [self._authority.issue(user, [GROUP]).write(directory, user) for user in USERS]
+        for is_http2 in (False, True):
+            contexts = [ssl.create_default_context(cafile=ca_file) for _ in range(len(USERS) + 1)]
+            for context, names in zip(contexts, files, strict=False):
+                context.load_cert_chain(*names)
+            for context in contexts:
+                context.set_alpn_protocols(["h2" if is_http2 else "http/1.1"])
+            self._contexts[is_http2, True] = contexts[:-1]
+            self._contexts[is_http2, False] = contexts[-1:]
+
+    def contexts(self, *, http2: bool, has_certificates: bool) -> Sequence[ssl.SSLContext]:
+        return self._contexts[http2, has_certificates]
+
+    @property
+    def token_fields(self) -> Sequence[str]:
+        return [f"Authorization: Bearer {token}\r\n" for token in self._tokens]
+
+    def renew_certificate(self) -> None:
+        self._authority.issue("localhost", usage="server").write(self._directory, "server")
+
+    def change_tokens(self) -> None:
+        lines = [
+            f'{token},{user},{at},"{GROUP}"\n'
+            for at, (user, token) in enumerate(zip(USERS, self._tokens, strict=True))
+        ]
+        lines.append(f'{secrets.token_hex(16)},eve,9,"{GROUP}"\n')
+        replace_file(self._directory / "tokens.csv", "".join(lines))
+
+    def change_objects(self) -> None:
+        self._changes += 1
+        text = level_of(GROUP, queues=48) + level_of("others") if self._changes % 2 else OBJECTS
+        replace_file(self._directory / "objects.yaml", text)
+
+
 class Soak:
     def __init__(
-        self, site: Site, subjects: Sequence[Subject], endpoints: Endpoints, seed: int
+        self, site: Site, subjects: Sequence[Subject], origins: Sequence[Origin], seed: int
     ) -> None:
         self.site = site
-        self.endpoints = endpoints
+        self.origins = origins
         self.subjects = subjects
         self.counts = {"watches": 0, "tunnels": 0, "changes": 0}
         self.wrong = FirstFew()
@@ -150,7 +223,7 @@ class Soak:
 
     async def load(self, seconds: float, requests_per_s: float) -> float:
         """Send requests for a while: how many were answered in a second."""
-        plain, tls = (subject.process.port for subject in self.subjects)
+        plain, tls = (subject.proxy.port for subject in self.subjects)
         site = self.site
         makes: list[tuple[int, Sequence[str], Sequence[ssl.SSLContext]]] = [
             (plain, ("",), ()),
@@ -179,7 +252,7 @@ class Soak:
         try:
             await asyncio.gather(*running)
         except ExceptionGroup as error:
-            logs = [subject.process.log.read_text()[-2000:] for subject in self.subjects]
+            logs = [subject.proxy.log.read_text()[-2000:] for subject in self.subjects]
             raise LoadTestError(f"{error.exceptions}; the proxies' logs end: {logs}") from error
         self._groups += groups
         return rate
@@ -187,8 +260,8 @@ class Soak:
     async def live(self, seconds: float, requests_per_s: float, period_s: float) -> None:
         began_s = monotonic()
         beside = [asyncio.create_task(self._change()), self._begin_samples(began_s, period_s)]
-        if len(self.endpoints.ports) > 1:
-            beside.append(asyncio.create_task(self.endpoints.shut_one_after_the_other()))
+        if len(self.origins) > 1:
+            beside.append(asyncio.create_task(self._shut_one_after_the_other()))
         for subject in self.subjects:
             beside += [
                 asyncio.create_task(self._again_and_again(partial(each, subject)))
@@ -221,9 +294,16 @@ class Soak:
                 await asyncio.sleep(period_s)
                 for subject in self.subjects:
                     subject.samples.append(await subject.sample(began_s))
-                    print_sample(subject.name, subject.samples[-1])
 
         return asyncio.create_task(take())
+
+    async def _shut_one_after_the_other(self) -> None:
+        while True:
+            for origin in self.origins:
+                await asyncio.sleep(SHUT_PERIOD_S - SHUT_S)
+                origin.refuse()
+                await asyncio.sleep(SHUT_S)
+                await origin.start(origin.port)
 
     async def _change(self) -> None:
         site = self.site
@@ -252,7 +332,7 @@ class Soak:
             context = dice.choice(site.contexts(http2=False, has_certificates=by_certificate))
         reader, writer = await asyncio.open_connection(
             "127.0.0.1",
-            subject.process.port,
+            subject.proxy.port,
             ssl=context,
             server_hostname="localhost" if context else None,
         )
@@ -318,41 +398,39 @@ def print_sample(name: str, sample: Sample) -> None:
     )
 
 
-async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, Any], list[str]]:
+async def measure(options: argparse.Namespace, directory: Path) -> Results:
     site = await asyncio.to_thread(Site, directory, http2=options.protocol == "h2")
-    seen = Seen()
-    subjects: list[Subject] = []
-    async with (
-        Endpoints.opened(seen, options.endpoints) as endpoints,
-        contextlib.AsyncExitStack() as running,
-    ):
-        for name in ("plain", "tls"):
-            process, admin_port = await start_proxy(directory, name, endpoints.ports)
-            running.enter_context(process)
-            subjects.append(Subject(name, process, admin_port))
-        soak = Soak(site, subjects, endpoints, options.seed)
+    origins = [Origin() for _ in range(options.endpoints)]
+    seen = origins[0].seen
+    with contextlib.ExitStack() as running:
+        for origin in origins:
+            origin.seen = seen
+            running.callback(origin.stop)
+            await origin.start()
+        ports = [origin.port for origin in origins]
+        subjects = [
+            Subject(running.enter_context(Proxy(directory, ports, name=name, settings=settings)))
+            for name, settings in site.settings.items()
+        ]
+        soak = Soak(site, subjects, origins, options.seed)
         full = await soak.load(CALIBRATION_S, 0)
         print(f"at most {full:.0f} responses/s; half of that for {options.minutes} minutes")
         SAMPLES.head()
         began_s = monotonic()
         for subject in subjects:
-            await wait_until_quiet(subject.admin_port)
+            await subject.proxy.quiet()
         await asyncio.sleep(QUIET_S)
         for subject in subjects:
             subject.before = await subject.sample(began_s)
-            print_sample(subject.name, subject.before)
         await soak.live(options.minutes * 60, full / 2, options.sample_s)
         await asyncio.sleep(QUIET_S)
         for subject in subjects:
-            await wait_until_quiet(subject.admin_port)
+            await subject.proxy.quiet()
             subject.after = await subject.sample(began_s)
-            print_sample(subject.name, subject.after)
     tally = soak.tally()
     wrong = [*soak.wrong, *seen.wrong]
     for subject in subjects:
-        wrong += subject.wrong()
-        if problem := log_problem(subject.process.log):
-            wrong.append(f"{subject.name}: {problem}")
+        wrong += [*subject.wrong(), *subject.proxy.problems()]
         growth = subject.growth_bytes() / MIB
         print(f"{subject.name}: memory {growth:+.1f} MiB in the second half, by its slope")
     print(f"{tally}\n{soak.counts}")
@@ -371,7 +449,13 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
     return {"full_per_s": full, "tally": tally, "counts": counts, "proxies": proxies}, wrong
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+async def measure_kind(options: argparse.Namespace, directory: Path) -> Results:
+    measuring = measure if options.kind is None else options.kind.measure
+    results, wrong = await measuring(options, directory)
+    return {**results, "wrong": wrong}, wrong
+
+
+def main() -> int:
     parser = Parser(__doc__)
     kind = partial(parser.add_mutually_exclusive_group().add_argument, action="store_const")
     kind("--faults", dest="kind", const=faults, help="failing connections instead of a soak")
@@ -390,14 +474,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--seconds", type=count_up_to(3600), default=40, help="of each kind of slow ones (40)")
     add("--rate", type=count_up_to(100_000), default=300, help="of other clients, or opened (300)")
     add("--seed", type=int, default=1, help="of all that is drawn (1)")
-    options = parser.parse_args(arguments)
-
-    def run(directory: Path) -> tuple[object, list[str]]:
-        measuring = measure if options.kind is None else options.kind.measure
-        results, wrong = uvloop.run(measuring(options, directory))
-        return {**results, "wrong": wrong}, wrong
-
-    return measured("soak", run, descriptors=2 * options.connections + 4000, json_file=options.json)
+    options = parser.parse_args()
+    return measured(options, measure_kind, descriptors=2 * options.connections + 4000)
 
 
 if __name__ == "__main__":

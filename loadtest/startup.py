@@ -18,16 +18,13 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
-from loadtest.admin_pages import fetch
-from loadtest.arguments import Parser, count_up_to
-from loadtest.processes import LoadTestError, Process, free_ports, measured, python_module
-from loadtest.tables import Table
+from loadtest.processes import LoadTestError, Process, fetch, free_ports, python_module
+from loadtest.program import Parser, Results, Table, count_up_to, measured
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import argparse
     from pathlib import Path
 
 LIMITS = {
@@ -91,12 +88,12 @@ def modules_of(module: str) -> str:
     return f"{total} modules, {of_apiserver} of the API server"
 
 
-def measure(repeat: int, idle_s: int, directory: Path) -> tuple[object, list[str]]:
+def measure(options: argparse.Namespace, directory: Path) -> Results:
     figures: dict[str, list[float]] = {name: [] for name in LIMITS}
     version, ready, idle = figures.values()
-    for _ in range(repeat):
+    for _ in range(options.repeat):
         version.append(version_cost())
-        ready_s, resident_mib = serve_cost(idle_s, directory)
+        ready_s, resident_mib = serve_cost(options.idle, directory)
         ready.append(ready_s)
         idle.append(resident_mib)
     wrong = []
@@ -112,14 +109,13 @@ def measure(repeat: int, idle_s: int, directory: Path) -> tuple[object, list[str
     return figures, wrong
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--repeat", type=count_up_to(1000), default=5, metavar="N", help="runs of each (5)")
     add("--idle", type=count_up_to(600), default=5, metavar="SECONDS", help="before memory (5)")
-    options = parser.parse_args(arguments)
-    measuring = partial(measure, options.repeat, options.idle)
-    return measured("startup", measuring, descriptors=100, json_file=options.json)
+    options = parser.parse_args()
+    return measured(options, measure, descriptors=100)
 
 
 if __name__ == "__main__":

@@ -24,21 +24,14 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from apfproxy.objects.types import QueuingConfiguration
-from loadtest.admin_pages import fetch, wait_until_quiet
 from loadtest.clients import percentile
-from loadtest.echo import CONFIGMAPS, KINDS, NEVER, FirstFew, Habits, Seen, draw
+from loadtest.echo import CONFIGMAPS, GROUP, KINDS, NEVER, FirstFew, Habits, draw, level_of
 from loadtest.echo_clients import EchoClients
 from loadtest.faults import Faults
 from loadtest.faulty_link import GOOD, Fault, FaultyLink
-from loadtest.soak_site import (
-    GROUP,
-    Endpoints,
-    level_of,
-    log_problem,
-    replace_file,
-    start_proxy,
-)
-from loadtest.tables import Table
+from loadtest.origin import Origin
+from loadtest.processes import Proxy, fetch, replace_file
+from loadtest.program import Results, Table
 from tests.support.builders import as_text, flow_schema, group_subject, priority_level
 
 if TYPE_CHECKING:
@@ -100,7 +93,6 @@ class Site:
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
         (directory / "keys.pem").write_bytes(public)
-        (directory / "strain.yaml").write_text(SETTINGS)
         self.change_objects()
 
     def new_token(self, expires_s: int) -> str:
@@ -110,7 +102,7 @@ class Site:
 
     def change_objects(self) -> None:
         self._changes += 1
-        text = level_of(GROUP, 32 + self._changes % 16) + NARROW
+        text = level_of(GROUP, queues=32 + self._changes % 16) + NARROW
         replace_file(self._directory / "objects.yaml", text)
 
     async def change(self) -> None:
@@ -313,31 +305,33 @@ def random_fault(dice: random.Random, faults: Faults, share: float) -> Fault:
     return faults.anything() if dice.random() < share else GOOD
 
 
-async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, Any], list[str]]:
+async def measure(options: argparse.Namespace, directory: Path) -> Results:
     dice = random.Random(options.seed)  # noqa: S311 - no secret
-    faults, site, seen = Faults(dice), Site(directory), Seen()
+    faults, site, origin = Faults(dice), Site(directory), Origin()
     wrong = FirstFew()
-    async with Endpoints.opened(seen, 1) as origin, contextlib.AsyncExitStack() as running:
-        behind = FaultyLink(origin.ports[0], dice)
+    with contextlib.ExitStack() as running:
+        running.callback(origin.stop)
+        await origin.start()
+        behind = FaultyLink(origin.port, dice)
         behind.choose = partial(random_fault, dice, faults, 0.3)
         running.callback(behind.stop)
         await behind.listen()
-        process, admin_port = await start_proxy(directory, "strain", [behind.port])
-        running.enter_context(process)
-        before = FaultyLink(process.port, dice)
+        proxy = Proxy(directory, [behind.port], name="strain", settings=SETTINGS)
+        running.enter_context(proxy)
+        before = FaultyLink(proxy.port, dice)
         before.choose = partial(random_fault, dice, faults, 0.7)
         running.callback(before.stop)
         await before.listen()
-        stalling = StallingClients(process.port, dice, site.new_token)
+        stalling = StallingClients(proxy.port, dice, site.new_token)
         habits = Habits(requests_per_s=options.rate, patience_s=25.0)
-        crowd = EchoClients(process.port, options.seed, habits, 10**8)
+        crowd = EchoClients(proxy.port, options.seed, habits, 10**8)
         numbers = itertools.count(2 * 10**8)
         asked = asyncio.create_task(crowd.run(10**8, CONNECTIONS))
         tasks = [asked] + [
             asyncio.create_task(each)
             for each in (
                 site.change(),
-                look(admin_port, wrong),
+                look(proxy.admin_port, wrong),
                 stalling.run(STALLING_OF_EACH),
                 *(careless(before.port, dice, numbers) for _ in range(CARELESS)),
             )
@@ -361,12 +355,10 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
         await asyncio.gather(*tasks, return_exceptions=True)
         before.stop()
         behind.choose = lambda: GOOD
-        state = await wait_until_quiet(admin_port)
-    wrong += [*crowd.tally.wrong, *seen.wrong]
+        state = await proxy.quiet()
+    wrong += [*crowd.tally.wrong, *origin.seen.wrong, *proxy.problems()]
     if not state.is_quiet:
         wrong.append(f"not quiet: {state}")
-    if problem := log_problem(process.log):
-        wrong.append(problem)
     results, missed = judged(stalling)
     tally = crowd.tally
     print(f"{tally.answered} responses; those of the proxy itself, by status: {tally.by_status}")

@@ -28,27 +28,23 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import uvloop
-
-from loadtest.arguments import Parser, count_up_to, counts_up_to
 from loadtest.clients import OpenLoop, Tally, percentile
-from loadtest.contenders import start_nginx_origin
+from loadtest.contenders import Site, start_nginx_origin
 from loadtest.processes import (
     CPUS,
     LoadTestError,
     Process,
+    Proxy,
     cpu_ns,
     free_ports,
-    measured,
     pin,
     python_module,
-    start_apfproxy,
 )
-from loadtest.site import Site
-from loadtest.tables import Table
+from loadtest.program import Parser, Results, Table, count_up_to, counts_up_to, measured
 from loadtest.wrk import Measurement, Variety, drive
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
 CONNECTIONS = 64
@@ -75,12 +71,12 @@ def children_of(pid: int) -> list[int]:
 
 
 def start(site: Site, upstream_port: int, workers: int) -> Process:
-    proxy, _ = start_apfproxy(
-        upstream_port=upstream_port,
-        directory=site.directory,
-        core=site.proxy_core,
-        arguments=("--workers", str(workers)) if workers > 1 else (),
+    proxy = Proxy(
+        site.directory,
+        [upstream_port],
         name=f"apfproxy-{workers}",
+        arguments=("--workers", str(workers)) if workers > 1 else (),
+        core=site.proxy_core,
     )
     end_s = time.monotonic() + SAYS_WITHIN_S
     # The first worker answers before the others do, and signals mean nothing till then.
@@ -165,41 +161,28 @@ class Log:
         self._seen = found + len(text)
 
 
-class Activated:
-    """A process without a parent behind a socket that stays, another one after each restart."""
+class Activated(Process):
+    """A process without a parent behind a socket that stays when it is restarted."""
 
     def __init__(self, directory: Path, upstream_port: int) -> None:
-        (self.port,) = free_ports(1)
-        self._socket = socket.create_server(("127.0.0.1", self.port), backlog=4096)
-        self._directory = directory
-        self._command = [
+        (port,) = free_ports(1)
+        self._socket = socket.create_server(("127.0.0.1", port), backlog=4096)
+        argv = [
             *(sys.executable, "-c", AS_SYSTEMD, str(self._socket.fileno())),
             *(*python_module("apfproxy"), "serve", "--admin", "none"),
-            *("--upstream", f"http://127.0.0.1:{upstream_port}"),
-            *("--listen", f"127.0.0.1:{self.port}"),
+            *("--upstream", f"http://127.0.0.1:{upstream_port}", "--listen", f"127.0.0.1:{port}"),
         ]
-        self._process: Process | None = None
-        self._starts = 0
+        descriptors = [self._socket.fileno()]
+        super().__init__("activated", argv, port=port, directory=directory, descriptors=descriptors)
 
     async def restart(self) -> None:
+        log = Log(self.log)
         await asyncio.to_thread(self.stop)
-        self._starts += 1
-        self._process = await asyncio.to_thread(
-            Process,
-            f"activated-{self._starts}",
-            self._command,
-            port=self.port,
-            directory=self._directory,
-            descriptors=[self._socket.fileno()],
-        )
-        await Log(self._process.log, 0).says(LISTENS)
+        await asyncio.to_thread(self.start)
+        await log.says(LISTENS)
 
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
-
-    def close(self) -> None:
-        self.stop()
+    def __exit__(self, *error: object) -> None:
+        super().__exit__()
         self._socket.close()
 
 
@@ -236,12 +219,9 @@ async def replace(
     by: str, workers: int, upstream_port: int, directory: Path, options: dict[str, int]
 ) -> dict[str, Any]:
     if by == "activated":
-        activated = Activated(directory, upstream_port)
-        try:
-            await activated.restart()
+        with Activated(directory, upstream_port) as activated:
+            await Log(activated.log, 0).says(LISTENS)
             return await disturbed(activated.port, options, activated.restart)
-        finally:
-            activated.close()
     with start(Site(directory, None, None), upstream_port, workers) as proxy:
         log = Log(proxy.log)
 
@@ -271,7 +251,34 @@ def print_replaced(by: str, found: dict[str, Any]) -> None:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+async def measure(options: argparse.Namespace, directory: Path) -> Results:
+    site = Site(directory, *((0, 1) if options.pin else (None, None)))
+    if options.pin:
+        pin(0, 1)
+    results: dict[str, Any] = {"processors": len(CPUS), "is_pinned": options.pin}
+    with start_nginx_origin(site) as origin:
+        if options.rounds:
+            found = costs(site, origin, options.workers, options.seconds, options.rounds)
+            results["costs"] = found
+        for by, times in (
+            ("replaced", options.replacements),
+            ("killed", options.kills),
+            ("activated", options.activations),
+        ):
+            if times:
+                wanted = {"rate": options.rate, "requests": options.requests, "times": times}
+                most = max(2, *options.workers)
+                results[by] = await replace(by, most, origin.port, directory, wanted)
+                print_replaced(by, results[by])
+    wrong = [
+        f"{by}: {results[by]['failed']} requests failed"
+        for by in ("replaced", "activated")
+        if by in results and results[by]["failed"]
+    ]
+    return results, wrong
+
+
+def main() -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--workers", type=counts_up_to(64), default=[1, 2], help="several runs; default 1,2")
@@ -283,35 +290,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--kills", type=count_up_to(1000, 0), default=3, help="default 3")
     add("--activations", type=count_up_to(1000, 0), default=3, help="default 3")
     add("--pin", action="store_true", help="proxies and load on processors apart")
-    options = parser.parse_args(arguments)
-
-    def run(directory: Path) -> tuple[object, Sequence[str]]:
-        site = Site(directory, *((0, 1) if options.pin else (None, None)))
-        if options.pin:
-            pin(0, 1)
-        results: dict[str, Any] = {"processors": len(CPUS), "is_pinned": options.pin}
-        with start_nginx_origin(site) as origin:
-            if options.rounds:
-                found = costs(site, origin, options.workers, options.seconds, options.rounds)
-                results["costs"] = found
-            for by, times in (
-                ("replaced", options.replacements),
-                ("killed", options.kills),
-                ("activated", options.activations),
-            ):
-                if times:
-                    wanted = {"rate": options.rate, "requests": options.requests, "times": times}
-                    most = max(2, *options.workers)
-                    results[by] = uvloop.run(replace(by, most, origin.port, directory, wanted))
-                    print_replaced(by, results[by])
-        wrong = [
-            f"{by}: {results[by]['failed']} requests failed"
-            for by in ("replaced", "activated")
-            if by in results and results[by]["failed"]
-        ]
-        return results, wrong
-
-    return measured("workers", run, descriptors=8192, json_file=options.json)
+    options = parser.parse_args()
+    return measured(options, measure, descriptors=8192)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from loadtest.site import TlsSite
+    from loadtest.contenders import TlsSite
 
 KEPT_MIXES = ("cluster", "varied", "same")
 LARGE = {"length": "/large", "chunked": "/chunked", "upload": "/upload"}

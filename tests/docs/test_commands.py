@@ -75,7 +75,7 @@ def problem_of_module(name: str, arguments: list[str]) -> str | None:
     file = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
     if not file.exists():
         return f"no module {name}"
-    sources = file.read_text() + (ROOT / "loadtest" / "arguments.py").read_text()
+    sources = file.read_text() + (ROOT / "loadtest" / "program.py").read_text()
     flags = [word.partition("=")[0] for word in arguments if word.startswith("--")]
     unknown = [flag for flag in flags if f'"{flag}"' not in sources]
     return f"{name}: no {unknown}" if unknown else None

@@ -34,8 +34,7 @@ def proxy(directory: Path, arguments: list[str]) -> Iterator[tuple[int, int]]:
     port, admin = free_ports(2)
     listens = ["--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}"]
     argv = [*python_module("apfproxy"), "serve", *listens, *arguments]
-    with Process("apfproxy", argv, port=port, directory=directory) as process:
-        process.wait_for_port(admin)
+    with Process("apfproxy", argv, port=port, directory=directory, more_ports=[admin]):
         yield port, admin
 
 

@@ -24,10 +24,11 @@ from apfproxy.settings import (
     UpstreamSettings,
     WatchSettings,
 )
-from loadtest.echo import EchoOrigin, Habits, Seen
+from loadtest.echo import Habits
 from loadtest.echo_clients import EchoClients
 from loadtest.faults import Faults
 from loadtest.faulty_link import GOOD, FaultyLink
+from loadtest.origin import Origin
 from tests.end_to_end.scene import EXEC, NARROW, Scene, Setup, on_uvloop, running
 from tests.support.certificates import Authority
 from tests.support.clocks import until
@@ -75,10 +76,9 @@ def assert_nothing_is_held(scene: Scene) -> None:
 async def test_random_faults(http2: bool, count: int) -> None:
     """Under all of them at random responses keep to their requests, and all is given back."""
     seed = 3 if http2 else 1
-    dice, seen = random.Random(seed), Seen()  # noqa: S311  no secret
-    loop = asyncio.get_running_loop()
-    upstream = await loop.create_server(lambda: EchoOrigin(seen), "127.0.0.1", 0)
-    link, faults = FaultyLink(upstream.sockets[0].getsockname()[1], dice), Faults(dice)
+    dice, upstream = random.Random(seed), Origin()  # noqa: S311  no secret
+    await upstream.start()
+    link, faults = FaultyLink(upstream.port, dice), Faults(dice)
     await link.listen()
     link.choose = faults.anything
     try:
@@ -91,13 +91,13 @@ async def test_random_faults(http2: bool, count: int) -> None:
             await until(lambda: not scene.process.server.connection_count)
 
             tally = clients.tally
-            assert ([], 0, 0, []) == (tally.wrong, tally.mispaired, tally.hung, seen.wrong)
+            assert ([], 0, 0, []) == (tally.wrong, tally.mispaired, tally.hung, upstream.seen.wrong)
             assert (count, count) == (tally.asked, tally.ended)
             assert tally.answered > 0
             assert_nothing_is_held(scene)
     finally:
         link.stop()
-        upstream.close()
+        upstream.stop()
         await until(lambda: not link.wires)
 
 
@@ -133,10 +133,9 @@ async def test_lost_connections_are_forgotten(tmp_path: Path) -> None:
     certificate, key = authority.issue(usage="server").write(tmp_path, "server")
     tls = DownstreamTlsSettings(certificate_file=certificate, key_file=key)
     context = ssl.create_default_context(cadata=authority.pem.decode())
-    loop = asyncio.get_running_loop()
-    upstream = await loop.create_server(lambda: EchoOrigin(Seen()), "127.0.0.1", 0)
-    port = upstream.sockets[0].getsockname()[1]
-    async with running(SETUP.with_downstream(tls=tls), upstream_port=port) as scene:
+    upstream = Origin()
+    await upstream.start()
+    async with running(SETUP.with_downstream(tls=tls), upstream_port=upstream.port) as scene:
         gc.collect()
         before = connections()  # that a failed test's traceback still holds
         gc.disable()
@@ -156,6 +155,6 @@ async def test_lost_connections_are_forgotten(tmp_path: Path) -> None:
             found = connections() - before
         finally:
             gc.enable()
-    upstream.close()
+    upstream.stop()
 
     assert set() == found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 def test_no_write_is_doubled(tmp_path: Path) -> None:
     """Every request has an end, and what went wrong is said."""
-    results, _ = asyncio.run(measure(3, requests=600, rate=600.0, directory=tmp_path))
+    options = Namespace(servers=3, requests=600, rate=600)
+
+    results, _ = asyncio.run(measure(options, tmp_path))
 
     assert json.dumps(results)
     totals = results["totals"]

@@ -136,7 +136,7 @@ async def test_server_that_is_killed(tmp_path: Path) -> None:
         async with gateway(servers, check=CHECK) as scene:
             await scene.see("up", "up", "up")
             await scene.serve()
-            await servers.kill(1)
+            await servers.each[1].kill()
             await scene.see("up", "failing", "up")
             await scene.serve()
             readiness = await scene.page("/readyz?verbose")
@@ -144,14 +144,14 @@ async def test_server_that_is_killed(tmp_path: Path) -> None:
             await scene.see("up", "up", "up")
             events = [each.message for each in scene.process.configuration_events]
             wrong = list(scene.wrong)
-            servers.hang(0)
+            servers.each[0].hang()
             await scene.see("failing", "up", "up")
             await servers.be_well(0)
             await scene.see("up", "up", "up")
             await scene.serve()
             assert wrong == scene.wrong
             for at in range(3):
-                await servers.kill(at)
+                await servers.each[at].kill()
             await scene.see("failing", "failing", "failing")
             assert SEATS == scene.limit
             without_any = await scene.page("/readyz?verbose")

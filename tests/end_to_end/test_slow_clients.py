@@ -6,7 +6,8 @@ import json
 import subprocess
 from typing import TYPE_CHECKING
 
-from loadtest.processes import BEYOND_A_LIMIT, ROOT, python_module
+from loadtest.processes import ROOT, python_module
+from loadtest.program import BEYOND_A_LIMIT
 from tests.end_to_end.programs import installed
 
 if TYPE_CHECKING:

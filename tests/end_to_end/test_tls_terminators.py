@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loadtest.site import make_tls
+from loadtest.contenders import make_tls
 from tests.docs.pages import page
 from tests.end_to_end.programs import free_port, haproxy_with, nginx
 from tests.end_to_end.served import command
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from loadtest.site import TlsSite
+    from loadtest.contenders import TlsSite
 
     Front = Callable[[Path, TlsSite, int], AbstractContextManager[int]]
 
