@@ -591,7 +591,8 @@ class Exchange(PoolWaiter):
         self._reply_status(502, f"the upstream did not answer: {reason}", Failure.UPSTREAM)
 
     def _leave(self, reason: Failure, why: str, code: int = 0) -> None:
-        self.context.counters.client_aborts += 1
+        if not code or self.has_responded:  # else the client gets a response
+            self.context.counters.client_aborts += 1
         if self.state is states.DONE:
             return  # a tunnel that the client's end has ended
         now_ns = self.context.clock.now_ns()

@@ -275,6 +275,7 @@ def test_malformed_request(framing: str, version: str) -> None:
         client.spoil(bench)
 
         assert (CUT, b"some") == client.verdict()
+        assert 1 == bench.counters.client_aborts
 
 
 @pytest.mark.parametrize("framing", HEADS)

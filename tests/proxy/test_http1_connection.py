@@ -275,6 +275,7 @@ def test_length_of_a_body(request_: bytes, *, is_refused: bool) -> None:
         if is_refused:
             assert "longer than 4 bytes" in json.loads(body(answer))["message"]
             assert client.has_eof
+            assert 0 == bench.counters.client_aborts
         else:
             bench.send(bench.upstreams[0], OK)
             assert b"200" == status(client.take())
