@@ -195,6 +195,8 @@ class FileChanges:
             group.reload()
         except Exception as error:  # noqa: BLE001 - whatever it is, what is in force stays so
             what = "; ".join(str(error).splitlines())
+            if isinstance(error, OSError) and error.filename is not None:
+                what = f"{error.filename}: cannot be read: {error.strerror}"
             if not what.startswith(group.paths):  # most errors name their file, with a line
                 what = f"{', '.join(group.paths)}: {what}"
             group.problem = f"changed, but not taken, the old contents stay in force: {what}"

@@ -141,9 +141,9 @@ async def test_change_that_is_no_good_leaves_the_old_contents_and_other_groups(
     assert [] == changes.problems
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+@pytest.mark.parametrize(("make", "kind"), [(os.mkfifo, "pipe"), (os.mkdir, "directory")])
 async def test_what_becomes_no_regular_file_is_refused(
-    tmp_path: Path, make: Callable[[Path], None]
+    tmp_path: Path, make: Callable[[Path], None], kind: str
 ) -> None:
     path = tmp_path / "a"
     reader, changes = watched(path)
@@ -153,7 +153,8 @@ async def test_what_becomes_no_regular_file_is_refused(
         changes.add((str(path),), reader)
 
     assert (0, ["1"]) == (await changes.check(), reader.loaded)
-    assert changes.problems[0].endswith(f"not a regular file: '{path}'")
+    expected = f"in force: {path}: cannot be read: a {kind}, not a regular file"
+    assert changes.problems[0].endswith(expected)
 
 
 def test_fingerprint_of_a_huge_file_is_of_its_start_size_and_time(
