@@ -1,4 +1,4 @@
-"""What the site has beyond the pages on GitHub: links into the repository, and a table of metrics."""  # noqa: INP001, E501
+"""Adds to the site: links into the repository, and a table of all metrics."""  # noqa: INP001
 
 from __future__ import annotations
 

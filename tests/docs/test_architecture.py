@@ -21,7 +21,7 @@ from tests.docs.pages import ROOT, SPAN, page, table
 
 PAGE = "docs/architecture.md"
 DRAWING = ROOT / "docs" / "images" / "request.svg"
-WALK = "| question | file | function | when |"
+WALK = "| for | file | function |"
 LIFE = "| step | file | function |"
 
 
