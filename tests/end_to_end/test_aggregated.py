@@ -1,8 +1,9 @@
-"""The page about aggregated API servers: its settings in a process; its manifests."""
+"""The proxy in the pod of metrics-server: its settings in a process; its manifests."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 import ssl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,8 +13,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from loadtest.processes import ROOT
 from tests.config.pods import of_kind, rendered
-from tests.docs.pages import page
 from tests.end_to_end.programs import free_port
 from tests.end_to_end.served import command
 from tests.support.certificates import Authority
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-PAGE = page("docs/aggregated.md")
+FILES = ROOT / "config" / "kubernetes" / "metrics-server"
 NAME = "metrics-server.kube-system.svc"
 COMPONENTS = """
 apiVersion: apps/v1
@@ -49,11 +50,6 @@ class Certificates(NamedTuple):
     folder: Path
     front_proxy: tuple[str, str]
     """Holds what kube-apiserver shows to the servers behind it."""
-
-
-def block(part: str) -> str:
-    (found,) = (text for language, text in PAGE.blocks if "yaml" == language and part in text)
-    return found
 
 
 def certificates(folder: Path) -> Certificates:
@@ -103,7 +99,8 @@ async def test_users(tmp_path: Path) -> None:
     """Whom kube-apiserver names, the server behind sees; no one else can name anybody."""
     found, port = certificates(tmp_path), free_port()
     async with metrics_server(tmp_path) as behind:
-        text = block("frontProxy: {caFile").replace("/front-proxy/ca.crt", f"{tmp_path}/front.crt")
+        text = (FILES / "apfproxy.yaml").read_text()
+        text = text.replace("/front-proxy/ca.crt", f"{tmp_path}/front.crt")
         for old, new in (
             ("/tls/", f"{tmp_path}/"),
             ("0.0.0.0:8443", f"127.0.0.1:{port}"),
@@ -131,9 +128,7 @@ async def test_users(tmp_path: Path) -> None:
 def test_manifests(tmp_path: Path) -> None:
     """Kustomize makes a pod of both, and leads the Service to the proxy."""
     (tmp_path / "components.yaml").write_text(COMPONENTS)
-    (tmp_path / "apfproxy.yaml").write_text(block("frontProxy: {caFile"))
-    (tmp_path / "kustomization.yaml").write_text(block("kind: Kustomization"))
-    (tmp_path / "sidecar.yaml").write_text(block("containerPort"))
+    shutil.copytree(FILES, tmp_path, dirs_exist_ok=True)
     made = rendered(tmp_path)
 
     containers = of_kind(made, "Deployment")["spec"]["template"]["spec"]["containers"]

@@ -69,8 +69,7 @@ async def test_the_page(tmp_path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text.replace("8000", str(port)).replace("timeout=5", "timeout=2"))
         names.add(name)
-    objects = {"objects/levels.yaml", "objects/lasting.yaml"}
-    assert {"app.py", "client.py"} | objects == names
+    assert {"app.py", "client.py", "objects/orders.yaml"} == names
     command = COMMAND.search(PAGE)
     assert command is not None
     client = str(tmp_path / "client.py")
@@ -81,7 +80,6 @@ async def test_the_page(tmp_path: Path) -> None:
             ("greedy", "60", f"http://127.0.0.1:{at}/reports"),
             ("modest", "2", f"http://127.0.0.1:{at}/orders"),
             ("nightly", "2", f"http://127.0.0.1:{at}/orders", "X-Priority=batch"),
-            ("finder", "2", f"http://127.0.0.1:{at}/search/a"),
         )
         direct = await run(sys.executable, client, "any", "9", f"http://127.0.0.1:{port}/")
         found = await asyncio.gather(*(run(sys.executable, client, *each) for each in asked))
@@ -95,7 +93,6 @@ async def test_the_page(tmp_path: Path) -> None:
         assert {
             ("default", "default"),
             ("batch-by-header", "batch"),
-            ("searches", "batch"),
         } == await dispatched(admin)
         flow = f"flow {digest('modest')} of FlowSchema new-orders"
         assert f"in level interactive, as {flow}" in explained
