@@ -85,7 +85,7 @@ def read_journal(path: Path) -> list[Entry]:
 
 @dataclass(slots=True)
 class Seen:
-    """What no proxy may do, as origins found it, at most the first few, and names of POSTs."""
+    """The first violations that origins found of what proxies may do, and names of POSTs."""
 
     wrong: FirstFew = field(default_factory=FirstFew)
     posted: set[bytes] = field(default_factory=set)
