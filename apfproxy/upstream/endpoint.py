@@ -330,7 +330,7 @@ class UpstreamConnection:
         self._partial = bytearray()  # of a head, of which the end has not come
         self._head: ResponseHead | None = None
         self._framing = NO_BODY
-        self._body_left = self._interims = 0
+        self._body_left = self._interims = self._interim_bytes = 0
         self._is_head = self._is_upgrade = False
         self._decoder: ChunkedDecoder | None = None
         self._last_raw = b""  # of the last head, to another method than HEAD; `_last_head` is that
@@ -591,8 +591,12 @@ class UpstreamConnection:
                 sink.on_switch(head, raw, data[end:])
                 return
             self._interims += 1
+            self._interim_bytes += end
             if self._interims > _MAX_INTERIM_RESPONSES:
                 raise ResponseError(f"an unexpected answer {head.status}")
+            # The client may take none of them: they are not held back as a body is.
+            if self._interim_bytes > MAX_HEAD_BYTES:
+                raise ResponseError(f"the heads of answers 1xx are over {MAX_HEAD_BYTES} bytes")
             sink.on_interim(head)
             if self.sink is not sink:
                 return
@@ -667,7 +671,7 @@ class UpstreamConnection:
         self.sink = None
         self._head = None
         self._decoder = None
-        self._interims = 0
+        self._interims = self._interim_bytes = 0
         self.was_used = True
         if not keep_alive:
             self.abort()

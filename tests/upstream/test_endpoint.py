@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.http.read_buffer import WRITE_HIGH_WATER_BYTES
+from apfproxy.http.response_head import MAX_HEAD_BYTES
 from apfproxy.settings import Address, EndpointAddress, UpstreamSettings
 from apfproxy.upstream import endpoint
 from apfproxy.upstream.connecting import (
@@ -314,6 +315,22 @@ def test_interim_responses_are_counted_by_request(bench: Bench) -> None:
         assert ["interim 100"] * min(count, 32) + ends == sink.told
         bench.pool.release(connection, 0)
     assert 1 == len(bench.upstreams)
+
+
+def test_interim_responses_are_bounded_in_bytes(bench: Bench) -> None:
+    """A client that takes none of them makes the proxy hold no more than a head."""
+    start, end = b"HTTP/1.1 103 Early Hints\r\nLink: ", b"\r\n\r\n"
+    half = MAX_HEAD_BYTES // 2
+    interim = start + b"a" * (half - len(start) - len(end)) + end
+    for sizes in ((half, half), (half, half), (half, half, 1)):
+        sink = Sink()
+        connection, upstream = acquired(bench, sink)
+        for size in sizes:
+            bench.send(upstream, interim if size == half else start + end)
+        bench.send(upstream, OK)
+        ends = ["response 200", "end"] if len(sizes) == 2 else ["broken"]
+        assert ["interim 103"] * 2 + ends == sink.told
+        bench.pool.release(connection, 0)
 
 
 CONNECT, TLS, LATE = (UpstreamFailure.CONNECT, UpstreamFailure.TLS, UpstreamFailure.CONNECT_TIMEOUT)
