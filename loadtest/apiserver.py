@@ -177,26 +177,16 @@ class Load:
 
 
 async def work(server: Process, requests: Iterator[bytes], load: Load) -> None:
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def go_on(connection: Connection, status: int) -> None:
-        load.first_ms.append((connection.first_s - connection.sent_s) * 1e3)
-        load.latencies_ms.append((connection.ended_s - connection.sent_s) * 1e3)
-        load.body = connection.body
-        if not 200 <= status < 300:
-            text = load.body[:200].decode(errors="replace")
-            done.set_exception(LoadTestError(f"status {status or 'none'}: {text}; see its log"))
-        elif (following := next(requests, None)) is None:
-            done.set_result(None)
-        else:
-            connection.send(following)
-
-    if (first := next(requests, None)) is None:
-        return
-    connection = await Connection.open(server.port, go_on)
-    connection.send(first)
+    connection = await Connection.open(server.port)
     try:
-        await done
+        for each in requests:
+            status = await connection.ask(each)
+            load.first_ms.append((connection.first_s - connection.sent_s) * 1e3)
+            load.latencies_ms.append((connection.ended_s - connection.sent_s) * 1e3)
+            load.body = connection.body
+            if not 200 <= status < 300:
+                text = load.body[:200].decode(errors="replace")
+                raise LoadTestError(f"status {status or 'none'}: {text}; see its log")
     finally:
         connection.close()
 
@@ -275,7 +265,7 @@ class Crowd:
                 *(Watch.open(server.port, self) for _ in range(min(WATCHES_AT_ONCE, count - start)))
             )
             for watch in opened:
-                watch.send(request("GET", target))
+                watch.ask(request("GET", target))
                 self._watches.append(watch)
             async with asyncio.timeout(WITHIN_S):
                 await asyncio.gather(*(watch.begun for watch in opened))

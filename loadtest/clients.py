@@ -23,8 +23,6 @@ from loadtest.processes import LoadTestError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    Ended = Callable[["Connection", int], None]
-
 OK = 200
 RETRY_AFTER_S = 0.1
 """Pause after a rejection; the response asks for whole seconds, in which no flow is greedy."""
@@ -45,16 +43,14 @@ class Connection(asyncio.Protocol):
         fields, body: Of the last response.
     """
 
-    def __init__(self, on_end: Ended | None = None) -> None:
-        self._on_end = on_end
-        self._asked: asyncio.Future[int] | None = None
+    def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport
+        self._status: asyncio.Future[int] | None = None
         self._pieces: list[bytes] = []
-        self.is_waiting = self.is_gone = self.keeps = False
+        self.is_gone = self.keeps = False
         self.sent_s = self.first_s = self.ended_s = 0.0
         self.fields: dict[bytes, bytes] = {}
-        self.outcome: Outcome | None = None
 
     @classmethod
     async def open(cls, port: int, *arguments: Any) -> Self:  # noqa: ANN401 - of subclasses, too
@@ -71,8 +67,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         self.is_gone = True
-        if self.is_waiting:
-            self._end(0)
+        self._end(0)
 
     def data_received(self, data: bytes) -> None:
         if not self.first_s:
@@ -80,7 +75,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError:
-            self._transport.abort()
+            self.close()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.fields[name.lower()] = value
@@ -89,35 +84,27 @@ class Connection(asyncio.Protocol):
         self._pieces.append(data)
 
     def on_message_complete(self) -> None:
-        if self.is_waiting:
-            self.keeps = self._parser.should_keep_alive()
-            self._end(self._parser.get_status_code())
+        self.keeps = self._parser.should_keep_alive()
+        self._end(self._parser.get_status_code())
 
-    def send(self, data: bytes) -> None:
-        if self.is_gone:
-            return
-        self.is_waiting, self.first_s, self.fields, self._pieces = True, 0.0, {}, []
-        self.sent_s = monotonic()
-        self._transport.write(data)
-
-    async def ask(self, data: bytes) -> int:
+    def ask(self, data: bytes) -> asyncio.Future[int]:
         """Send a request: the status of its response, 0 if the connection is closed before."""
-        self._asked = asyncio.get_running_loop().create_future()
+        self._status = asyncio.get_running_loop().create_future()
+        self.first_s, self.fields, self._pieces = 0.0, {}, []
+        self.sent_s = monotonic()
         if self.is_gone:
-            return 0
-        self.send(data)
-        return await self._asked
+            self._end(0)
+        else:
+            self._transport.write(data)
+        return self._status
 
     def close(self) -> None:
-        self.is_waiting = False
         self._transport.abort()
 
     def _end(self, status: int) -> None:
-        self.is_waiting, self.ended_s = False, monotonic()
-        if self._on_end is not None:
-            self._on_end(self, status)
-        elif self._asked is not None and not self._asked.done():
-            self._asked.set_result(status)
+        if self._status is not None and not self._status.done():
+            self.ended_s = monotonic()
+            self._status.set_result(status)
 
 
 def percentile(numbers: Sequence[float], percent: float) -> float:
@@ -127,12 +114,11 @@ def percentile(numbers: Sequence[float], percent: float) -> float:
 
 @dataclass(slots=True)
 class Flow:
-    """One user's load, and its results in the measured time; `ended_s` has an end a latency."""
+    """One user's load, and its results in the measured time."""
 
     user: str
     in_flight: int
     latencies_ms: list[float] = field(default_factory=list)
-    ended_s: list[float] = field(default_factory=list)
     rejected: int = 0
     failed: int = 0
 
@@ -157,39 +143,31 @@ async def drive(
     Connections begin at random moments of the lead-in, as independent clients do; beginning
     together would keep an origin of constant delay in lockstep.
     """
-    loop = asyncio.get_running_loop()
     measure_from_s = monotonic() + lead_in_s
-    connections: list[Connection] = []
 
-    def ended_of(flow: Flow, request: bytes) -> Ended:
-        def on_end(connection: Connection, status: int) -> None:
-            if status == OK:
-                if connection.ended_s >= measure_from_s:
-                    flow.latencies_ms.append((connection.ended_s - connection.sent_s) * 1000)
-                    flow.ended_s.append(connection.ended_s)
-                connection.send(request)
-                return
-            flow.rejected += status == 429
-            flow.failed += status != 429
-            if status:
-                loop.call_later(RETRY_AFTER_S, connection.send, request)
+    async def ask(flow: Flow, connection: Connection) -> None:
+        request = request_for(flow.user, port)
+        # Half of the lead-in is for the queues to fill.
+        await asyncio.sleep(random.random() * lead_in_s / 2)  # noqa: S311
+        while status := await connection.ask(request):
+            if status != OK:
+                flow.rejected += status == 429
+                flow.failed += status != 429
+                await asyncio.sleep(RETRY_AFTER_S)
+            elif connection.ended_s >= measure_from_s:
+                flow.latencies_ms.append((connection.ended_s - connection.sent_s) * 1000)
+        flow.failed += 1
 
-        return on_end
-
+    everyone = [flow for flow in flows for _ in range(flow.in_flight)]
+    connections = [await Connection.open(port) for _ in everyone]
+    asking = [asyncio.create_task(ask(*each)) for each in zip(everyone, connections, strict=True)]
     try:
-        for flow in flows:
-            request = request_for(flow.user, port)
-            for _ in range(flow.in_flight):
-                connection = await Connection.open(port, ended_of(flow, request))
-                connections.append(connection)
-                # Half of the lead-in is for the queues to fill.
-                at_s = random.random() * lead_in_s / 2  # noqa: S311
-                loop.call_later(at_s, connection.send, request)
         await asyncio.sleep(measure_from_s - monotonic() + seconds)
     finally:
-        for connection in connections:
+        for task, connection in zip(asking, connections, strict=True):
+            task.cancel()
             connection.close()
-            connection.is_gone = True
+    await asyncio.gather(*asking, return_exceptions=True)
     for flow in flows:
         if flow.failed or not (flow.latencies_ms or may_starve):
             raise LoadTestError(
@@ -278,7 +256,7 @@ def plain_request(number: int) -> tuple[str, bytes]:
 
 
 class OpenLoop:
-    """Requests at a steady rate to one port; `outcomes` are in the order of their ends."""
+    """Requests at a steady rate to one port; `outcomes` are in the order of their starts."""
 
     def __init__(
         self,
@@ -297,8 +275,7 @@ class OpenLoop:
         self._check = check
         self._patience_s = patience_s
         self._idle: list[Connection] = []
-        self._busy: set[Connection] = set()
-        self._connecting: set[asyncio.Task[None]] = set()
+        self._asking: set[asyncio.Task[None]] = set()
         self._number = 0
         self.outcomes: list[Outcome] = []
         self._late = self._connections = 0
@@ -309,17 +286,18 @@ class OpenLoop:
         while self._number < count or not is_done():
             due = int((monotonic() - paced_from_s) * self._rate) + 1
             while self._number < due and (self._number < count or not is_done()):
-                if len(self._busy) + len(self._connecting) >= AT_MOST:
+                if len(self._asking) >= AT_MOST:
                     self._late += due - self._number
                     paced_from_s += (due - self._number) / self._rate
                     break
-                self._ask(paced_from_s + self._number / self._rate)
-            self._sweep()
+                due_s = paced_from_s + self._number / self._rate
+                self._number += 1
+                task = asyncio.create_task(self._ask(self._number, due_s))
+                self._asking.add(task)
+                task.add_done_callback(self._asking.discard)
             await asyncio.sleep(TICK_S)
         lasted_s = monotonic() - begun_s
-        while self._busy or self._connecting:
-            self._sweep()
-            await asyncio.sleep(TICK_S)
+        await asyncio.gather(*self._asking)
         for each in self._idle:
             each.close()
         return lasted_s
@@ -330,57 +308,36 @@ class OpenLoop:
             tally.add(outcome)
         return tally
 
-    def _ask(self, due_s: float) -> None:
-        self._number += 1
-        kind, data = self._request(self._number)
-        outcome = Outcome(self._number, kind, due_s)
-        is_new = self._number * self._new_percent % 100 < self._new_percent
-        while self._idle and not is_new:
-            connection = self._idle.pop()
-            if not connection.is_gone:
-                outcome.idle_s = monotonic() - connection.ended_s
-                self._send(connection, outcome, data)
-                return
-        task = asyncio.create_task(self._connect(outcome, data))
-        self._connecting.add(task)
-        task.add_done_callback(self._connecting.discard)
-
-    async def _connect(self, outcome: Outcome, data: bytes) -> None:
+    async def _ask(self, number: int, due_s: float) -> None:
+        kind, data = self._request(number)
+        outcome = Outcome(number, kind, due_s)
+        self.outcomes.append(outcome)
+        is_own = number * self._new_percent % 100 < self._new_percent
         try:
-            connection = await Connection.open(self._port, self._on_end)
+            connection = await self._connection(outcome, is_new=is_own)
         except OSError:
-            self._note(outcome, REFUSED)
+            outcome.done_s, outcome.result = monotonic(), REFUSED
             return
-        self._connections += 1
-        self._send(connection, outcome, data)
-
-    def _send(self, connection: Connection, outcome: Outcome, data: bytes) -> None:
-        connection.outcome = outcome
-        self._busy.add(connection)
-        connection.send(data)
-
-    def _on_end(self, connection: Connection, status: int) -> None:
-        outcome = connection.outcome
-        assert outcome is not None
-        result = str(status) if status else BROKEN if connection.first_s else LOST
-        self._note(outcome, result)
+        try:
+            async with asyncio.timeout(self._patience_s):
+                status = await connection.ask(data)
+            outcome.result = str(status) if status else BROKEN if connection.first_s else LOST
+        except TimeoutError:
+            status, outcome.result = 0, HUNG
+        outcome.done_s = monotonic()
         if status and self._check is not None:
             self._check(connection, outcome)
-        self._busy.discard(connection)
-        is_own = outcome.number * self._new_percent % 100 < self._new_percent
-        if connection.keeps and not connection.is_gone and not is_own:
+        if status and connection.keeps and not connection.is_gone and not is_own:
             self._idle.append(connection)
         else:
             connection.close()
 
-    def _note(self, outcome: Outcome, result: str) -> None:
-        outcome.done_s, outcome.result = monotonic(), result
-        self.outcomes.append(outcome)
-
-    def _sweep(self) -> None:
-        late_s = monotonic() - self._patience_s
-        for connection in [each for each in self._busy if each.sent_s < late_s]:
-            self._busy.discard(connection)
-            if connection.outcome is not None:
-                self._note(connection.outcome, HUNG)
-            connection.close()
+    async def _connection(self, outcome: Outcome, *, is_new: bool) -> Connection:
+        while self._idle and not is_new:
+            connection = self._idle.pop()
+            if not connection.is_gone:
+                outcome.idle_s = monotonic() - connection.ended_s
+                return connection
+        connection = await Connection.open(self._port)
+        self._connections += 1
+        return connection

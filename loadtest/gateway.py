@@ -246,10 +246,11 @@ class Clients:
                 notes.watch_ends.append(WatchEnd(monotonic(), "", is_clean=False))
             else:
                 try:
-                    watch.send(head)
-                    notes.watch_ends.append(await watch.ended)
+                    status = await watch.ask(head)
                 finally:
                     watch.close()
+                is_clean = status == int(GOOD)
+                notes.watch_ends.append(WatchEnd(watch.ended_s, watch.origin, is_clean=is_clean))
             await asyncio.sleep(BETWEEN_WATCHES_S * (1 + self._random.random()))
 
     def _request(self, number: int) -> tuple[str, bytes]:
@@ -281,8 +282,7 @@ def check(connection: Connection, outcome: Outcome) -> None:
 
 class Watch(Connection):
     def __init__(self, notes: Notes) -> None:
-        self.ended: asyncio.Future[WatchEnd] = asyncio.get_running_loop().create_future()
-        super().__init__(self._note_end)
+        super().__init__()
         self._notes = notes
 
     @property
@@ -295,9 +295,9 @@ class Watch(Connection):
     def on_body(self, data: bytes) -> None:
         del data
 
-    def _note_end(self, _: Connection, status: int) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
         self._notes.watching[self.origin] -= self.first_s > 0
-        self.ended.set_result(WatchEnd(monotonic(), self.origin, is_clean=status == int(GOOD)))
 
 
 async def strike(servers: Servers, phase: Phase) -> None:

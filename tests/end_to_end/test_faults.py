@@ -95,10 +95,11 @@ async def test_random_faults(http2: bool, count: int) -> None:
             assert (count, count) == (tally.asked, tally.ended)
             assert tally.answered > 0
             assert_nothing_is_held(scene)
+            link.drop()
+            await until(lambda: not link.wires)
     finally:
         link.stop()
         upstream.stop()
-        await until(lambda: not link.wires)
 
 
 @pytest.mark.parametrize("fails", [FaultyLink.refuse, FaultyLink.swallow])
