@@ -35,7 +35,7 @@ from tests.support.builders import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 ROUNDS = 7
 REQUESTS = 20_000
@@ -55,78 +55,49 @@ class MonotonicClock:
         raise NotImplementedError
 
 
-def nothing(_ticket: Ticket) -> None:
-    """Take notice of a dispatch."""
-
-
-def level(config: QueueSetConfig, concurrency_limit: int) -> tuple[QueueSet, list[Flow]]:
-    queue_set = QueueSet("bench", MonotonicClock(), config, concurrency_limit, SeatDemand())
-    counters = FlowSchemaCounters("bench", "bench")
-    flows = [Flow(i * 0x9E3779B97F4A7C15 % 2**64, str(i), counters) for i in range(FLOWS)]
-    return queue_set, flows
-
-
-def at_once(config: QueueSetConfig, executing: int) -> tuple[float, float]:
-    """Nanoseconds per admit and per finish while others execute and nothing waits."""
-    queue_set, flows = level(config, 600)
-    for i in range(executing):
-        queue_set.admit(flows[i % FLOWS], ONE_SEAT, nothing)
-    admit_ns = finish_ns = float("inf")
-    batch = [flows[i % FLOWS] for i in range(100)]
-    admit, finish = queue_set.admit, queue_set.finish
-    for _ in range(ROUNDS):
-        in_admit = in_finish = 0
-        for _ in range(REQUESTS // len(batch)):
-            start = time.perf_counter_ns()
-            tickets: list[Any] = [admit(flow, ONE_SEAT, nothing) for flow in batch]
-            middle = time.perf_counter_ns()
-            for ticket in tickets:
-                finish(ticket)
-            in_admit += middle - start
-            in_finish += time.perf_counter_ns() - middle
-        admit_ns = min(admit_ns, in_admit / REQUESTS)
-        finish_ns = min(finish_ns, in_finish / REQUESTS)
-    return admit_ns, finish_ns
-
-
 class Crowd:
-    """A level of 20 seats in whose queues so many requests wait; with none a seat is free.
+    """A level in which so many requests execute or wait, and a batch of others comes and ends.
 
     Attributes:
         admit_ns, finish_ns: Of one request, in the best round so far.
     """
 
-    def __init__(self, queues: int, waiting: int) -> None:
-        config = QueueSetConfig(QueueSetKind.QUEUE, queues, 4, 1 << 30)
-        self._queue_set, flows = level(config, 20)
+    def __init__(self, config: QueueSetConfig, limit: int, present: int, batch: int) -> None:
+        self._queue_set = QueueSet("bench", MonotonicClock(), config, limit, SeatDemand())
+        counters = FlowSchemaCounters("bench", "bench")
+        flows = [Flow(i * 0x9E3779B97F4A7C15 % 2**64, str(i), counters) for i in range(FLOWS)]
         self._executing: list[Ticket] = []
         # As many come as leave, so that as many wait all the time.
-        self._batch = [flows[i % FLOWS] for i in range(10)]
-        for i in range(20 + waiting if waiting else 10):
-            self._admit(flows[i % FLOWS])
+        self._batch = [flows[i % FLOWS] for i in range(batch)]
+        admit = self._queue_set.admit
+        tickets: list[Any] = [
+            admit(flows[i % FLOWS], ONE_SEAT, self._executing.append) for i in range(present)
+        ]
+        self._executing += [each for each in tickets if each.is_executing]
         self.admit_ns = self.finish_ns = float("inf")
 
-    def _admit(self, flow: Flow) -> None:
-        ticket: Any = self._queue_set.admit(flow, ONE_SEAT, self._executing.append)
-        if ticket.is_executing:
-            self._executing.append(ticket)
-
     def run(self, requests: int) -> None:
-        executing, batch, admit = self._executing, self._batch, self._admit
-        finish = self._queue_set.finish
+        executing, batch = self._executing, self._batch
+        admit, finish, begun = self._queue_set.admit, self._queue_set.finish, executing.append
         in_admit = in_finish = 0
         for _ in range(requests // len(batch)):
             start = time.perf_counter_ns()
-            for flow in batch:
-                admit(flow)
+            tickets: list[Any] = [admit(flow, ONE_SEAT, begun) for flow in batch]
+            in_admit += time.perf_counter_ns() - start
+            executing += [each for each in tickets if each.is_executing]
             middle = time.perf_counter_ns()
             for ticket in executing[: len(batch)]:
                 finish(ticket)
-            in_admit += middle - start
             in_finish += time.perf_counter_ns() - middle
             del executing[: len(batch)]
         self.admit_ns = min(self.admit_ns, in_admit / requests)
         self.finish_ns = min(self.finish_ns, in_finish / requests)
+
+
+def run_in_turn(crowds: Iterable[Crowd], requests: int) -> None:
+    for _ in range(ROUNDS):
+        for crowd in crowds:
+            crowd.run(requests)
 
 
 def account(number: int, name: str = "robot") -> Subject:
@@ -199,15 +170,16 @@ def best_ns(calls: Sequence[Callable[[], object]], number: int = REQUESTS // 10)
 def admission() -> None:
     queuing = QueueSetConfig(QueueSetKind.QUEUE, 64, 6, 50)
     rows = {
-        "nothing waiting, 10 executing": at_once(queuing, 10),
-        "nothing waiting, 400 executing": at_once(queuing, 400),
-        "exempt": at_once(QueueSetConfig(QueueSetKind.EXEMPT), 10),
-        "no queues": at_once(QueueSetConfig(QueueSetKind.REJECT), 10),
+        "nothing waiting, 10 executing": Crowd(queuing, 600, 10, 100),
+        "nothing waiting, 400 executing": Crowd(queuing, 600, 400, 100),
+        "exempt": Crowd(QueueSetConfig(QueueSetKind.EXEMPT), 600, 10, 100),
+        "no queues": Crowd(QueueSetConfig(QueueSetKind.REJECT), 600, 10, 100),
     }
+    run_in_turn(rows.values(), REQUESTS)
     table = Table("ns per <36 | admit >8.0f | finish >8.0f | both >8.0f")
     table.head()
-    for name, (admit_ns, finish_ns) in rows.items():
-        table.row(name, admit_ns, finish_ns, admit_ns + finish_ns)
+    for name, crowd in rows.items():
+        table.row(name, crowd.admit_ns, crowd.finish_ns, crowd.admit_ns + crowd.finish_ns)
 
 
 def classification() -> None:
@@ -220,11 +192,18 @@ def classification() -> None:
         table.row(shape, *found, found[1] / found[0])
 
 
-def crowds() -> None:
-    made = {(queues, waiting): Crowd(queues, waiting) for queues in QUEUES for waiting in WAITING}
-    for _ in range(ROUNDS):
-        for crowd in made.values():
-            crowd.run(REQUESTS // 2)
+def waiting() -> None:
+    made = {
+        (queues, waiting): Crowd(
+            QueueSetConfig(QueueSetKind.QUEUE, queues, 4, 1 << 30),
+            limit=20,
+            present=20 + waiting if waiting else 10,
+            batch=10,
+        )
+        for queues in QUEUES
+        for waiting in WAITING
+    }
+    run_in_turn(made.values(), REQUESTS // 2)
     columns = " | ".join(f"{number} >9.0f" for number in WAITING)
     table = Table(f"ns to admit and finish; waiting <36 | {columns}")
     print()
@@ -238,7 +217,7 @@ def main() -> None:
     Parser(__doc__, has_results=False).parse_args()
     admission()
     classification()
-    crowds()
+    waiting()
 
 
 if __name__ == "__main__":

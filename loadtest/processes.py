@@ -140,6 +140,9 @@ class Process:
         self._check_alive()
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.pid}/fd"))  # noqa: PTH208 - names are enough
+
     async def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
         await asyncio.to_thread(self.stop)

@@ -14,19 +14,18 @@ take, as in kube-apiserver.)
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from loadtest.clients import OpenLoop
-from loadtest.processes import LoadTestError, Proxy, ProxyState, installed, start_origin
+from loadtest.processes import LoadTestError, Process, Proxy, ProxyState, installed, start_origin
 from loadtest.program import Results, Table
 
 if TYPE_CHECKING:
     import argparse
+    from pathlib import Path
 
 MODES = {
     "head": ("-H", "-i", "2", "-x", "24"),
@@ -59,8 +58,6 @@ TABLE = Table(
     "| RSS MiB, before/during/after >31 | descriptors >22"
 )
 
-Numbers = dict[str, float]
-
 
 def other_client(port: int, fields: bytes) -> OpenLoop:
     target = b"GET /api/v1/namespaces/default/configmaps/x HTTP/1.1\r\nHost: localhost\r\n"
@@ -68,76 +65,50 @@ def other_client(port: int, fields: bytes) -> OpenLoop:
     return OpenLoop(port, REQUESTS_PER_S, new_percent=50, request=lambda _: request)
 
 
-def numbers_of(proxy: Proxy, state: ProxyState) -> Numbers:
-    descriptors = len(list(Path(f"/proc/{proxy.pid}/fd").iterdir())) - state.upstream_idle
-    return {"rss_mib": round(proxy.rss_bytes() / 2**20, 1), "descriptors": descriptors}
-
-
-async def attack(mode: str, port: int, options: argparse.Namespace, directory: Path) -> None:
-    target = "large" if mode == "read" else "slow"
-    command = [
-        *("nice", "-n", str(NICE), installed("slowhttptest"), *MODES[mode]),
-        *("-c", str(options.connections), "-r", str(options.rate), "-l", str(options.seconds)),
-        *("-p", "5", "-u", f"http://127.0.0.1:{port}/{target}"),
-    ]
-    with (directory / f"slowhttptest-{mode}.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        async with asyncio.timeout(options.seconds + 30):
-            await process.wait()
-    except TimeoutError:
-        pass  # it waits for connections to close: it is ended below
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+def numbers_of(proxy: Proxy, state: ProxyState) -> dict[str, float]:
+    return {
+        "connections": state.downstream,
+        "rss_mib": round(proxy.rss_bytes() / 2**20, 1),
+        "descriptors": proxy.descriptors() - state.upstream_idle,
+    }
 
 
 async def suffer(
     mode: str, proxy: Proxy, options: argparse.Namespace, directory: Path
 ) -> dict[str, Any]:
-    most: Numbers = {"connections": 0, "rss_mib": 0, "descriptors": 0}
-
-    async def look() -> None:
-        while True:
-            with suppress(LoadTestError, OSError):
-                state = await proxy.state()
-                now = numbers_of(proxy, state) | {"connections": state.downstream}
-                most.update({name: max(most[name], now[name]) for name in most})
-            await asyncio.sleep(PERIOD_S)
-
     before = numbers_of(proxy, await proxy.state())
-    is_over = asyncio.Event()
+    most = before.copy()
+    target = "large" if mode == "read" else "slow"
+    command = [
+        *("nice", "-n", str(NICE), installed("slowhttptest"), *MODES[mode]),
+        *("-c", str(options.connections), "-r", str(options.rate), "-l", str(options.seconds)),
+        *("-p", "5", "-u", f"http://127.0.0.1:{proxy.port}/{target}"),
+    ]
     others = {name: other_client(proxy.port, fields) for name, fields in FIELDS.items()}
-    runs = [asyncio.create_task(each.run(0, is_over.is_set)) for each in others.values()]
-    looking = asyncio.create_task(look())
-    try:
-        await attack(mode, proxy.port, options, directory)
-    finally:
-        is_over.set()
+    # It may wait for connections to close, and is stopped then.
+    end_s = monotonic() + options.seconds + 30
+    with Process(f"slowhttptest-{mode}", command, port=proxy.port, directory=directory) as attack:
+
+        def is_over() -> bool:
+            return monotonic() > end_s or not attack.is_running
+
+        runs = [asyncio.create_task(each.run(0, is_over)) for each in others.values()]
+        while not is_over():
+            with suppress(LoadTestError, OSError):
+                now = numbers_of(proxy, await proxy.state())
+                most = {name: max(most[name], now[name]) for name in most}
+            await asyncio.sleep(PERIOD_S)
         await asyncio.gather(*runs)
-        looking.cancel()
     state = await proxy.quiet(QUIET_WITHIN_S, clients_leave=True)
     after = numbers_of(proxy, state)
     wrong, found = [], {}
     for name, other in others.items():
-        tally = other.tally()
-        worst_ms = max(tally.latencies_ms, default=0.0)
-        found[name] = {
-            "asked": len(other.outcomes),
-            "answered": tally.answered,
-            "worst_ms": round(worst_ms, 1),
-        }
-        if tally.answered != len(other.outcomes):
+        tally, asked = other.tally(), len(other.outcomes)
+        worst_ms = round(max(tally.latencies_ms, default=0.0), 1)
+        found[name] = {"asked": asked, "answered": tally.answered, "worst_ms": worst_ms}
+        if tally.answered != asked:
             results = {each.result for each in other.outcomes} - {"200"}
-            missing = len(other.outcomes) - tally.answered
-            wrong.append(f"{name}: {missing} of {len(other.outcomes)} requests got {results}")
+            wrong.append(f"{name}: {asked - tally.answered} of {asked} requests got {results}")
         limit_ms = WORST_MS + (GRACE_MS[mode] if name == "beside" else 0.0)
         if worst_ms > limit_ms:
             wrong.append(f"{name}: a response took {worst_ms:.0f} ms, more than {limit_ms:.0f}")

@@ -43,7 +43,6 @@ import statistics
 import sys
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +57,7 @@ from tests.support.certificates import Authority
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from pathlib import Path
 
 CONNECTIONS = {"h1": 24, "h2": 6}
 """For each of the four kinds of clients: as many requests are under way on them in all."""
@@ -117,12 +117,11 @@ class Subject:
 
     async def sample(self, began_s: float) -> Sample:
         state = await self.proxy.state()
-        folder = Path(f"/proc/{self.proxy.pid}")
         sample = Sample(
             monotonic() - began_s,
             self.proxy.rss_bytes(),
-            len(os.listdir(folder / "fd")),  # noqa: PTH208 - names are enough
-            len(os.listdir(folder / "task")),  # noqa: PTH208
+            self.proxy.descriptors(),
+            len(os.listdir(f"/proc/{self.proxy.pid}/task")),  # noqa: PTH208 - names are enough
             state,
         )
         print_sample(self.name, sample)
