@@ -1,4 +1,4 @@
-"""The page's HAProxy and nginx, which end TLS before the proxy, and a server that redirects."""
+"""HAProxy and nginx of config/in-front, which end TLS before the proxy; a server that redirects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from loadtest.contenders import make_tls
-from tests.docs.pages import page
+from loadtest.processes import ROOT
 from tests.end_to_end.programs import free_port, haproxy_with, nginx
 from tests.end_to_end.served import command
 
@@ -28,6 +28,7 @@ pytestmark = pytest.mark.e2e
 REGISTRY = "location / { return 301 $http_x_forwarded_proto://$http_host/v2/; }"
 """Holds what a registry of images does, which knows by this field alone how its clients came."""
 
+FILES = ROOT / "config" / "in-front"
 SETTINGS = """
 preset: http
 upstream: {url: "http://127.0.0.1:%d"}
@@ -36,15 +37,10 @@ admin: "127.0.0.1:0"
 """
 
 
-def example(part: str) -> str:
-    (found,) = (text for _, text in page("docs/deploying.md").blocks if part in text)
-    return found
-
-
 @contextmanager
 def page_nginx(directory: Path, tls: TlsSite, port: int) -> Iterator[int]:
     own = free_port()
-    text = example("proxy_pass").replace("10.0.0.5:8443", f"127.0.0.1:{port}")
+    text = (FILES / "nginx.conf").read_text().replace("10.0.0.5:8443", f"127.0.0.1:{port}")
     text = text.replace("https://apfproxy", "http://apfproxy").replace(
         "listen 443 ssl http2;",
         f"listen 127.0.0.1:{own} ssl http2; ssl_certificate {tls.certificate};"
@@ -57,14 +53,14 @@ def page_nginx(directory: Path, tls: TlsSite, port: int) -> Iterator[int]:
 @contextmanager
 def page_haproxy(directory: Path, tls: TlsSite, port: int) -> Iterator[int]:
     own = free_port()
-    server, rest = example("option forwardfor").split("    server apfproxy ")
+    server, rest = (FILES / "haproxy.cfg").read_text().split("\n    server apfproxy ")
     assert rest.startswith("10.0.0.5:8443 ssl ")
     text = server.replace(":443", f"127.0.0.1:{own}")
     text = text.replace("/etc/haproxy/site.pem", str(tls.certificate_and_key))
     defaults = (
         "defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n"
     )
-    with haproxy_with(directory, f"{defaults}{text}    server apfproxy 127.0.0.1:{port}\n"):
+    with haproxy_with(directory, f"{defaults}{text}\n    server apfproxy 127.0.0.1:{port}\n"):
         yield own
 
 
