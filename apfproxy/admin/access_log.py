@@ -68,6 +68,8 @@ class AccessLog:
         self._cached_bytes = 0
         self.write_errors = 0
         self._failure: str | None = None
+        self._stays: str | None = None
+        """Why the file is not the one at the path; None while it is."""
         self._progress_ns = 0
         """When the thread last finished some lines, or there was a line for it after a pause."""
         # Written by the loop only:
@@ -83,6 +85,8 @@ class AccessLog:
         """None while all is well."""
         if self._failure is not None:
             return self._failure
+        if self._stays is not None:
+            return self._stays
         stalled_ns = self._clock.now_ns() - self._progress_ns
         if self.queued and stalled_ns >= STALLED_NS:
             return f"{self._path}: no line was written for {stalled_ns / 1e9:.0f} s"
@@ -184,8 +188,12 @@ class AccessLog:
         try:
             descriptor = open_log(self._path)
         except OSError as error:
-            self._fail(f"cannot be opened again, so the old file is kept: {error.strerror}")
+            self.write_errors += 1
+            problem = f"cannot be opened again, so the old file is kept: {error.strerror}"
+            log.error("access log %s %s", self._path, problem)  # noqa: TRY400  the file is named
+            self._stays = f"{self._path} {problem}"
             return
+        self._stays = None
         old, self._descriptor = self._descriptor, descriptor
         with contextlib.suppress(OSError):  # its lines were written, or counted as lost
             os.close(old)

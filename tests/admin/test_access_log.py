@@ -91,11 +91,19 @@ async def test_rotation_to_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixt
     folder.rename(tmp_path / "old")
     bench.log.reopen()
     bench.write("a")
+    await bench.flush()
+    problem = "cannot be opened again, so the old file is kept: No such file or directory"
+    problems = [bench.log.problem]
+    folder.mkdir()
+    bench.log.reopen()
+    bench.write("b")
     await bench.log.close()
 
-    assert "a\n" == (tmp_path / "old" / "log").read_text()
+    assert ["a\n", "b\n"] == [(tmp_path / each / "log").read_text() for each in ("old", "logs")]
+    problems.append(bench.log.problem)
     assert 1 == bench.log.write_errors
-    assert f"access log {path} cannot be opened again, so the old file is kept" in caplog.text
+    assert [f"{path} {problem}", None] == problems
+    assert [f"access log {path} {problem}"] == caplog.messages
 
 
 async def test_disk_with_a_little_space(
