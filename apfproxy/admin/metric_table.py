@@ -366,7 +366,7 @@ TABLE: Final[tuple[Family, ...]] = (
         ("review_stand_ins_total", "stand_ins_total",
          "Earlier answers that were used because no new one could be had"),
         ("reviews_refused_total", by("reason", "unasked_total"),
-         "Reviews that were dropped before they were sent, by reason: queue-full or time- out"),
+         "Reviews that were dropped before they were sent, by reason: queue-full or time-out"),
         ("reviews_waiting", "waiting", "Reviews that wait for their turn"),
         ("reviews_under_way", "under_way", "Reviews that were sent and have no answer yet"),
         is_always=False,
