@@ -17,6 +17,7 @@ from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.patch.json_patch import (
     DEEPEST,
     json_patch,
+    laid_out,
     merge_patch,
     touched_by,
     unknown_members,
@@ -78,6 +79,9 @@ into itself           | {op: move, path: /o/b, from: /o}
 copy beyond           | {op: copy, path: /b, from: /l/9}
 remove before         | {op: remove, path: /l/-3}
 remove within nothing | {op: remove, path: /l/-3/-1}
+move what is absent   | {op: move, path: /b, from: /z}
+test of another value | {op: test, path: /a, value: 2}
+unknown operation     | {op: increase, path: /a}
 """),
 )
 def test_operations_that_do_not_fit(operation: str) -> None:
@@ -90,6 +94,8 @@ def test_operations_that_do_not_fit(operation: str) -> None:
 @pytest.mark.parametrize(
     ("operations", "code", "message"),
     [
+        ({}, 400, "object into Go value of type \\[\\]handlers.jsonPatchOp"),
+        ([[]], 400, "array into Go value of type handlers.jsonPatchOp"),
         ([{"op": 1}], 400, "number into Go struct field jsonPatchOp.op of type string"),
         ([{}] * 10_001, 413, "maximum operations in a JSON patch is 10000, got 10001"),
     ],
@@ -131,6 +137,16 @@ def test_merging_twice(obj: dict[str, Any], patch: dict[str, Any]) -> None:
     once = merge_patch(obj, patch)
     assert once == merge_patch(once, patch)
     assert before == (obj, patch)
+
+
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [(None, "Invalid JSON Patch"), ([], "cannot unmarshal array into Go value of type map")],
+)
+def test_no_merge_patches(patch: object, message: str) -> None:
+    with pytest.raises(StatusError, match=message) as caught:
+        merge_patch(OBJ, patch)
+    assert 400 == caught.value.code
 
 
 def test_touched_by() -> None:
@@ -201,6 +217,7 @@ delete from nothing  | {}                      | {$delete/words: [a]}       | {}
 delete no list       | {words: [a]}            | {$delete/words: a}         | {words: [a]}
 replace object       | {inner: {name: a}}      | {inner: {REPLACE, value: 2}} | {inner: {value: 2}}
 delete nothing       | {}                      | {inner: {DELETE}}          | {}
+delete everything    | {size: 1}               | {DELETE}                   | {}
 delete another type  | {inner: 1}              | {inner: {DELETE}}          | {}
 delete item | {items: <ab>} | {items: [{name: a, DELETE}, {name: c, DELETE}]} | {items: <b>}
 replace list         | {items: <ab>}           | {items: [{REPLACE}, {name: c}]} | {items: <c>}
@@ -225,6 +242,29 @@ def test_strategic_merge(obj: str, patch: str, expected: str) -> None:
     before = copy.deepcopy(given_)
     assert read(expected) == strategic_merge(SCHEMA, *given_)
     assert before == given_
+
+
+LAID_OUT = {"size": 1, "new": {"b": 1, "a": 2}, "labels": {"b": "", "a": ""}, "name": "x"}
+
+
+@pytest.mark.parametrize(
+    ("touched", "expected"),
+    [
+        (None, "name size labels(a b) items(value args) new(b a)"),
+        ({"items": {"0": {}}}, "items(args value) labels(a b) name new(b a) size"),
+    ],
+)
+def test_touched_parts_are_in_the_order_of_their_keys(touched: object, expected: str) -> None:
+    def below(value: object) -> str:
+        if isinstance(value, list):
+            return "".join(map(below, value))
+        return f"({members(value)})" if isinstance(value, dict) else ""
+
+    def members(value: dict[str, Any]) -> str:
+        return " ".join(f"{name}{below(each)}" for name, each in value.items())
+
+    value = {"items": [{"args": [], "value": 1}], **LAID_OUT}
+    assert expected == members(laid_out(SCHEMA, value, touched))
 
 
 orders = st.lists(st.sampled_from("abcdefgh"), unique=True)
@@ -263,6 +303,7 @@ bad key      | {items: <a>}  | {items: [{name: {}}]}         | 500 | no value to
 other type | {items: <a>} | {items: [a]} | 500 | list element types are not identical
 merging      | {items: <a>}  | {items: [{$patch: merge}]}    | 500 | merging lists cannot yet
 unknown      | {items: <a>}  | {items: [{$patch: null}]}     | 500 | unknown patch type: null
+unknown of all | {} | {$patch: merge} | 500 | unknown patch type: merge in map
 list of list | {words: [a]} | {words: [[a]]} | 422 | lists of lists are not supported
 keyless | {keyless: <a>} | {keyless: <a>} | 500 | cannot merge lists without merge
 no field | {bogus: {}} | {bogus: {}} | 500 | in struct Thing for the json field "bogus"

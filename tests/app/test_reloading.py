@@ -273,7 +273,7 @@ LEFT_OUT = frozenset({
     *("reads_total", "sweep_now_ns", "_health", "_costs", "_descriptor"),
     *("_progress_ns", "_beat_s", "_counted_ns", "_closing", "_kinds", "kinds"),
     *("_counters", "_delay_ns", "_late_ns", "sweep", "_done_s", "_owner", "_sessions", "_retiring"),
-    *("_hmac_key", "_key", "_zero_ns"),
+    *("_hmac_key", "_key", "_lines", "_zero_ns"),
     *("state", "ramp", "share", "_sweeps", "shed", "is_known", "_wheel"),
 })  # fmt: skip
 """Holds what is the same for all, or changes by itself."""

@@ -20,6 +20,8 @@ from apfproxy.proxy.http2 import available
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.build
+
 IS_CI = bool(os.environ.get("CI"))
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -16,6 +16,7 @@ import yaml
 
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.kinds import KINDS
+from apfproxy.apiserver.ownership.managed import copied
 from apfproxy.apiserver.schema.reading import MismatchError, read
 from tests.conformance import vectors
 from tests.conformance.steps import JSON, Step
@@ -100,7 +101,7 @@ def leaves(value: Any, path: Path = ()) -> Iterator[Path]:  # noqa: ANN401 - JSO
 
 
 def replaced(obj: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
-    changed: Any = copy.deepcopy(obj)
+    changed: Any = copied(obj)
     place = changed
     for key in path[:-1]:
         place = place[key]
@@ -109,7 +110,7 @@ def replaced(obj: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:  # 
 
 
 def without(obj: dict[str, Any], path: Path) -> dict[str, Any]:
-    changed: Any = copy.deepcopy(obj)
+    changed: Any = copied(obj)
     place = changed
     for key in path[:-1]:
         place = place[key]

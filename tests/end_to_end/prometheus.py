@@ -40,7 +40,7 @@ MINUTE = 60
 COUNTERS = ("_total", "_bucket")
 FIRING = 'max by (alertname) (ALERTS{alertstate="firing"})'
 LOOK_EVERY_S = 0.1
-SCRAPED_EVERY = "500ms"
+SCRAPED_EVERY = "250ms"
 NEVER = {"value": (0, "0")}
 
 

@@ -22,7 +22,7 @@ def test_slow_clients(tmp_path: Path) -> None:
         [
             *python_module("loadtest.soak"),
             *("--slow", "--json", str(path)),
-            *("--connections", "200", "--rate", "100", "--seconds", "3"),
+            *("--connections", "200", "--rate", "100", "--seconds", "2"),
         ],
         cwd=ROOT,
         capture_output=True,

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from apfproxy.fleet.ledger import FAILED_PART, HELD, LeaseState, Report
 from apfproxy.fleet.record import MAX_MEMBERS, VERSION, Member, Record, RecordFullError
@@ -286,6 +287,26 @@ def test_a_member_leaves() -> None:
     world, (one, other) = settled(True, True)
     world.leave(other)
     assert (10, 0) == (look_after(world, one, 0), one.ledger.lost)
+
+
+def test_a_member_that_was_taken_out() -> None:
+    """Nothing of its claim counts any more, so that it writes at once."""
+    world, (one, other) = settled(False, False)
+    assert world.record is not None
+    without = replace(world.record, members={other.key: world.record.members[other.key]})
+    plans = [one.ledger.plan(each, one.report(), one.now_s) for each in (world.record, without)]
+
+    assert [False, True] == [each.is_news for each in plans]
+
+
+def test_a_slow_store_says_nothing_of_the_others() -> None:
+    """A member whose entry was read a lease ago may have come back since."""
+    world, (one, other) = settled(False, True)
+    world.ask(other)
+    world.wait(LEASE_S)
+    world.plan(other)
+
+    assert {one.key} == other.ledger.others.keys()
 
 
 def test_a_full_record() -> None:

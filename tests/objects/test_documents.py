@@ -18,6 +18,7 @@ from apfproxy.objects.documents import (
     LARGEST_INPUT_BYTES,
     LARGEST_LINED_BYTES,
     MOST_DOCUMENTS,
+    MOST_PATHS,
     UNRENDERED,
     Document,
     FieldPaths,
@@ -253,6 +254,25 @@ def test_what_grows(text: str, line: int, message: str) -> None:
     with pytest.raises(UnreadableError, match=message) as caught:
         list(yaml_documents(text, 10, has_aliases=True))
     assert line == caught.value.line
+
+
+def test_mappings_and_nulls_are_bounded() -> None:
+    assert [([{}, None], 1)] == list(yaml_documents("[{}, ~]", 10, most_objects=2))
+    with pytest.raises(UnreadableError, match="more than 1 mappings and nulls"):
+        list(yaml_documents("[{}, ~]", 10, most_objects=1))
+
+
+def test_paths_are_bounded() -> None:
+    paths = FieldPaths()
+    for each in range(MOST_PATHS + 1):
+        paths.add(("a", f"[{each}]"))
+
+    assert [f"a[{each}]" for each in range(MOST_PATHS)] == list(paths)
+
+
+def test_errors_of_the_parser_are_raised() -> None:
+    with pytest.raises(yaml.YAMLError):
+        yaml_contents("--- @")
 
 
 def test_nodes() -> None:

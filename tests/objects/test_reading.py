@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from apfproxy.objects.field_errors import Reason
-from apfproxy.objects.reading import read_object
+from apfproxy.objects.reading import level_to_v1, level_to_v1beta3, read_object
 from apfproxy.objects.types import (
     ExemptPriorityLevelConfiguration,
     ObjectMeta,
@@ -100,6 +100,35 @@ def test_uids(uid: str) -> None:
     assert not isinstance(read_object(wire), list)
     wire["metadata"]["uid"] = uid
     assert {("metadata.uid", Reason.INVALID)} == errors_of(wire)
+
+
+OWNER = {"apiVersion": "v1", "kind": "Event", "name": "a", "uid": "b"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({"namespace": "a"}, ["metadata.namespace"]),
+        ({"finalizers": ["orphan", "foregroundDeletion"]}, ["metadata.finalizers"]),
+        ({"finalizers": ["orphan"]}, []),
+        ({"ownerReferences": [OWNER]}, ["metadata.ownerReferences"]),
+        ({"ownerReferences": [OWNER | {"apiVersion": "events.k8s.io/v1"}]}, []),
+    ],
+)
+def test_metadata(metadata: dict[str, Any], expected: list[str]) -> None:
+    found = validate_metadata({"name": "a", **metadata}, is_namespaced=False)
+    assert expected == [each.field for each in found]
+
+
+@pytest.mark.parametrize(("shares", "annotations"), [(7, {}), (0, {PRESERVE_ZERO: ""})])
+def test_no_shares_have_an_annotation_in_v1beta3(shares: int, annotations: dict[str, str]) -> None:
+    for others in ({}, {"a": "b"}):
+        level = written(priority_level(limited={**LIMITED, "nominalConcurrencyShares": shares}))
+        level["metadata"]["annotations"] = others
+        old = level_to_v1beta3(level)
+
+        assert others | annotations == old["metadata"]["annotations"]
+        assert others == level_to_v1(old)["metadata"].get("annotations", {})
 
 
 @pytest.mark.parametrize("annotated", [False, True])

@@ -278,10 +278,32 @@ def test_nodes_follow_types() -> None:
     assert [""] == [told(fields_of(node_of(open_struct, (("b",), ("a",))), {"a": "x"}))]
 
 
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"ports": 1}, ".spec.ports: expected list, got &{1}"),
+        ({"title": 1}, ".spec.title: expected string, got &value.valueUnstructured{Value:1}"),
+        (
+            {"names": [{}]},
+            (
+                ".spec.names: element 0: "
+                "associative list without keys has an element that's a map type"
+            ),
+        ),
+    ],
+)
+def test_wrong_types_are_told_in_the_words_of_go(spec: Object, expected: str) -> None:
+    assert [expected] == list(wrong_types(THING, configuration(**spec)))
+
+
 def test_items_have_their_own_keys() -> None:
     for node in (PORTS, node_of(List(Map(Scalar.ANY), ListType.MAP, ("port",)))):
         with pytest.raises(FieldSetError, match='omits key field "port"'):
             node.element({})
+    with pytest.raises(FieldSetError, match="map"):
+        node_of(SPEC.by_name["names"].type).element({})
+    with pytest.raises(FieldSetError, match="may not have non-map elements"):
+        PORTS.element(1)
     twice = configuration(ports=read("[<TCP>, {port: 80}]"))
     told_ = abbreviated(" ".join(wrong_types(THING, twice)))
     assert ".spec.ports: duplicate entries for key [TCP]" == told_
