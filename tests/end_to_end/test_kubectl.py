@@ -97,43 +97,6 @@ def test_get_and_describe(kubectl: Kubectl) -> None:
         assert "Desired:  0\n" in words
 
 
-def test_get_what_is_selected(kubectl: Kubectl) -> None:
-    kubectl.create(
-        *(namespace(f"choice-{letter}") for letter in "ab"),
-        pod("first", "choice-a", tier="front", of="choice"),
-        pod("second", "choice-a", tier="back", of="choice"),
-        pod("third", "choice-b", tier="back", of="choice"),
-        resource_slice("choice-1", "choice-node", of="choice"),
-        resource_slice("choice-2", "other-node", of="choice"),
-    )
-
-    def names(*arguments: str) -> list[str]:
-        text = kubectl("get", *arguments, "-o", "name", "-l", "of=choice")
-        return [line.partition("/")[2] for line in text.splitlines()]
-
-    def labelled(selector: str) -> list[str]:
-        return kubectl("get", "pods", "-A", "-l", selector, "-o", "name").split()
-
-    assert ["first", "second", "third"] == names("pods", "-A")
-    assert ["first", "second"] == names("pods", "-n", "choice-a")
-    assert ["third"] == names("pods", "-A", "--field-selector", "metadata.name=third")
-    assert ["third"] == names("pods", "-A", "--field-selector=metadata.namespace!=choice-a")
-    assert [] == names("pods", "-A", "--field-selector", "status.phase=Running")
-    assert ["choice-1"] == names("resourceslices", "--field-selector", "spec.nodeName=choice-node")
-    assert ["pod/second", "pod/third"] == labelled("of=choice,tier in (back,side)")
-    assert ["pod/first"] == labelled("of=choice,tier!=back")
-    assert [] == labelled("of=choice,!tier")
-    table = rows(kubectl("get", "pods", "-A", "-l", "of=choice"))
-    assert ["NAMESPACE", "choice-a", "choice-a", "choice-b"] == [row[0] for row in table]
-    assert "No resources found in choice-b namespace.\n" == (
-        kubectl.run("get", "pods", "-n", "choice-b", "-l", "none=here").err
-    )
-    assert "field label not supported: spec.color\n" in (
-        kubectl.fail("get", "pods", "--field-selector", "spec.color=red")
-    )
-    assert "unable to parse requirement" in kubectl.fail("get", "pods", "-l", "a in (")
-
-
 def test_explain(kubectl: Kubectl) -> None:
     for words, expected in (
         ("flowschema.spec", "matchingPrecedence"),

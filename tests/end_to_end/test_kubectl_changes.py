@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING
 
 from tests.end_to_end.manifests import (
-    Object,
     budget,
     flow_schema,
     level,
@@ -19,14 +18,8 @@ from tests.end_to_end.manifests import (
 if TYPE_CHECKING:
     from tests.end_to_end.kubectl import Kubectl
 
-PRUNES = 27
-"""From this minor version on what may be pruned is an allow list by that name."""
-STRICT = 25
-"""From this minor version on the server says which fields are unknown, and kubectl asks it to."""
 
 LEVEL = "prioritylevelconfiguration.flowcontrol.apiserver.k8s.io"
-
-SHARES = "jsonpath={.spec.limited.nominalConcurrencyShares}"
 
 EDITOR = r"""#!/bin/sh
 # Makes a mistake first, and mends it when shown what is wrong.
@@ -36,11 +29,6 @@ if grep -q 'was not valid' "$1"; then
 fi
 exec sed -i 's/Shares: 5/Shares: -3/' "$1"
 """
-
-
-def changed(obj: Object, **spec: object) -> Object:
-    fields = obj["spec"] | spec
-    return {**obj, "spec": {key: value for key, value in fields.items() if value is not None}}
 
 
 def test_create_and_delete(kubectl: Kubectl) -> None:
@@ -84,36 +72,6 @@ def test_create_and_delete(kubectl: Kubectl) -> None:
     words = kubectl("delete", "-f", "all.json", "--ignore-not-found")
     assert 4 == words.count(" deleted\n")
     assert "(NotFound)" in kubectl.fail("get", "ns", "made")
-
-
-def test_create_what_is_wrong(kubectl: Kubectl) -> None:
-    slice_ = resource_slice("Wrong")
-    slice_["spec"]["devices"][0]["name"] = "GPU"
-    wrong = changed(budget("wrong", "default"), minAvailable=-1, maxUnavailable=1)
-    unknown = changed(budget("wrong", "default"), colour="red")
-    misspelt = changed(pod("wrong", "default"), hostPid=True)
-
-    words = kubectl.fail("create", "-f", "-", stdin=json.dumps(slice_))
-    assert 'The ResourceSlice "Wrong" is invalid: \n* metadata.name: Invalid value' in words
-    assert '* spec.devices[0].name: Invalid value: "GPU"' in words
-    words = kubectl.fail("create", "-f", "-", stdin=json.dumps(wrong))
-    assert "spec.minAvailable: Invalid value: -1: must be greater than or equal to 0" in words
-    assert "minAvailable and maxUnavailable cannot be both set" in words
-    words = kubectl.fail("create", "-f", "-", stdin=json.dumps(unknown))
-    assert 'unknown field "spec.colour"' in words or 'unknown field "colour"' in words
-    words = kubectl.run(
-        "create", "-f", "-", "--dry-run=server", "--validate=false", stdin=json.dumps(unknown)
-    ).out
-    assert "poddisruptionbudget.policy/wrong created (server dry run)\n" == words
-    if kubectl.minor >= STRICT:
-        warned = kubectl.run(
-            "create", "-f", "-", "--dry-run=server", "--validate=warn",
-            stdin=json.dumps(unknown),
-        )  # fmt: skip
-        assert (0, 'Warning: unknown field "spec.colour"\n') == (warned.code, warned.err)
-        words = kubectl.fail("apply", "-f", "-", stdin=json.dumps(misspelt))
-        assert 'strict decoding error: unknown field "spec.hostPid"' in words
-    assert "(NotFound)" in kubectl.fail("get", "pdb", "wrong")
 
 
 def test_apply(kubectl: Kubectl) -> None:
@@ -163,58 +121,6 @@ def test_apply_with_unserved_kinds(kubectl: Kubectl) -> None:
         kubectl("delete", kind, "mixed")
 
 
-def test_apply_prunes(kubectl: Kubectl) -> None:
-    slices = [resource_slice(f"pruned-{n}", set="pruned") for n in range(3)]
-
-    def apply(*objects: Object) -> str:
-        allow = "--prune-allowlist" if kubectl.minor >= PRUNES else "--prune-whitelist"
-        return kubectl(
-            "apply", "-f", "-", "-l", "set=pruned", "--prune",
-            f"{allow}=resource.k8s.io/v1/ResourceSlice", stdin=listed(*objects),
-        )  # fmt: skip
-
-    assert 3 == apply(*slices).count(" created\n")
-    words = apply(*slices[:1])
-    assert ["unchanged", "pruned", "pruned"] == [line.split()[1] for line in words.splitlines()]
-    assert "resourceslice.resource.k8s.io/pruned-0\n" == kubectl(
-        "get", "resourceslices", "-l", "set=pruned", "-o", "name"
-    )
-    kubectl("delete", "resourceslice", "pruned-0")
-
-
-def test_apply_on_the_server(kubectl: Kubectl) -> None:
-    """Fields are owned by who applied them: others conflict, unless they force it."""
-    (kubectl.folder / "ours.json").write_text(json.dumps(level("owned", 5)))
-    (kubectl.folder / "theirs.json").write_text(json.dumps(level("owned", 7)))
-    target = ("prioritylevelconfiguration", "owned")
-    path = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations/owned"
-
-    def shares(kubectl: Kubectl) -> int:
-        return int(kubectl("get", *target, "-o", SHARES))
-
-    apply = ("apply", "--server-side", "-f")
-    assert f"{LEVEL}/owned serverside-applied\n" == kubectl(*apply, "ours.json")
-    assert 'conflict with "kubectl": .spec.limited.nominalConcurrencyShares' in kubectl.fail(
-        *apply, "theirs.json", "--field-manager=them"
-    )
-    dry = ("--dry-run=server", "--force-conflicts")
-    assert f"{LEVEL}/owned serverside-applied (server dry run)\n" == kubectl(
-        *apply, "theirs.json", "--field-manager=them", *dry
-    )
-    assert 5 == shares(kubectl)
-    kubectl(*apply, "theirs.json", "--field-manager=them", "--force-conflicts")
-    assert 7 == shares(kubectl)
-    assert 'conflict with "them": .spec.limited.nominalConcurrencyShares' in kubectl.fail(
-        *apply, "ours.json"
-    )
-    kubectl(*apply, "theirs.json")
-    managed = json.loads(kubectl("get", "--raw", path))["metadata"]["managedFields"]
-    assert ["kubectl", "them"] == [
-        each["manager"] for each in managed if each["operation"] == "Apply"
-    ]
-    kubectl("delete", "-f", "ours.json")
-
-
 def test_diff(kubectl: Kubectl) -> None:
     (kubectl.folder / "first.json").write_text(json.dumps(level("differing", 5)))
     (kubectl.folder / "second.json").write_text(json.dumps(level("differing", 7)))
@@ -256,24 +162,3 @@ def test_edit(kubectl: Kubectl) -> None:
     done = kubectl.run("edit", *target, KUBE_EDITOR="true")
     assert "Edit cancelled, no changes made.\n" in (done.out, done.err)
     kubectl("delete", *target)
-
-
-def test_replace(kubectl: Kubectl) -> None:
-    """An object is replaced if it is still the one that was read, or by a new one."""
-    kubectl.create(resource_slice("replaced"))
-    live = kubectl.read("/apis/resource.k8s.io/v1/resourceslices/replaced")
-    live["spec"]["devices"][0]["attributes"]["model"]["string"] = "b200"
-    replace = ("replace", "-f", "-")
-    done = "resourceslice.resource.k8s.io/replaced replaced\n"
-    assert done == kubectl(*replace, stdin=json.dumps(live))
-    assert "the object has been modified; please apply" in kubectl.fail(
-        *replace, stdin=json.dumps(live)
-    )
-    moved = json.dumps(resource_slice("replaced", "node-b"))
-    assert "spec.nodeName: Invalid value" in kubectl.fail(*replace, stdin=moved)
-    words = kubectl(*replace, "--force", stdin=moved)
-    assert f'resourceslice.resource.k8s.io "replaced" deleted\n{done}' == words
-    live = kubectl.json("get", "resourceslice", "replaced")
-    assert ("node-b", 1) == (live["spec"]["nodeName"], live["metadata"]["generation"])
-    kubectl("delete", "resourceslice", "replaced")
-    assert "(NotFound)" in kubectl.fail(*replace, stdin=moved)
