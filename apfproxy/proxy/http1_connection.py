@@ -298,6 +298,7 @@ class Http1Connection(Client):
         pending = self._take_all_pending()
         self.state = _HAND_OVER[self.state]
         self._is_unframed = True
+        self._shared.disconnects.forget(self.transport)  # its end may be one of two halves now
         self.transport.set_protocol(protocol)
         return pending
 

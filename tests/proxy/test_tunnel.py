@@ -63,6 +63,19 @@ def assert_over(bench: Bench, *ending: FakeTransport) -> None:
     assert bench.pool.open_count == bench.pool.idle_count
 
 
+class Watched:
+    """Transports whose end would be that of their request."""
+
+    def __init__(self) -> None:
+        self.transports: set[object] = set()
+
+    def watch(self, transport: object, on_disconnect: object) -> None:  # noqa: ARG002  as of `Disconnects`
+        self.transports.add(transport)
+
+    def forget(self, transport: object) -> None:
+        self.transports.discard(transport)
+
+
 def test_an_upgrade(bench: Bench) -> None:
     client, upstream = asked(bench)
     request = upstream.take()
@@ -109,6 +122,21 @@ def test_early_bytes_that_wait(bench: Bench) -> None:
 
     assert client.reads
     assert early == upstream.take()
+    assert_over(bench, client, upstream)
+
+
+def test_client_that_waits_for_the_upstream_may_end_its_half(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched()
+    monkeypatch.setattr(bench.context.listener, "disconnects", watched)
+    client, upstream = asked(bench, EXEC + b"x" * 40_000)
+    assert {client} == watched.transports
+    upstream.protocol.pause_writing()
+    bench.send(upstream, AGREED)
+
+    assert (False, set()) == (client.reads, watched.transports)
+    upstream.protocol.resume_writing()
     assert_over(bench, client, upstream)
 
 
