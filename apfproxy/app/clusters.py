@@ -317,6 +317,7 @@ class Clusters:
         elif cluster is not None and not is_another(cluster.settings, settings):
             change = await cluster.prepare(settings)
             change.commit()
+            self._server.refit()
         else:
             member.cluster = await self._started(member, wanted, settings)
             if cluster is not None:

@@ -70,6 +70,10 @@ class ProxyServer:
 
     def add(self, cluster: Context) -> None:
         self._clusters[cluster] = None
+        self.refit()
+
+    def refit(self) -> None:
+        """Bound connections by open files again: a pool has the settings' bound."""
         if self.sockets:
             self._fit_descriptors()
 

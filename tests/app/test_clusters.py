@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import resource
 import weakref
 from typing import TYPE_CHECKING
 
@@ -99,6 +100,19 @@ async def test_clusters_come_change_and_leave(tmp_path: Path) -> None:
         await until(lambda: not left.served.pool.open_count)
         assert 404 == (await scene.ask(get("b.test"), client)).status
         assert not [each.name for each in scene.process.health if "/b" in each.name]
+
+
+@on_uvloop
+async def test_a_changed_cluster_keeps_to_the_open_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1000, 1000))
+    async with gateway(tmp_path, A, B) as scene:
+        pool = scene.member("a").cluster.served.pool
+        before = pool._settings.max_connections  # noqa: SLF001  nothing else tells
+        await scene.reload({**A, "flowControl": {"serverConcurrencyLimit": 77}}, B)
+
+        assert before == pool._settings.max_connections < 500  # noqa: SLF001  as above
 
 
 @on_uvloop
