@@ -47,9 +47,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 APPLY = "application/apply-patch+yaml"
 PAGE = 500
 REPEATS = 40
-"""For reads that take milliseconds."""
 FEW = 7
-"""For reads that take longer."""
 SLOW_READERS = 10
 LISTERS = 4
 WITHIN_S = 60.0
@@ -80,7 +78,6 @@ LIMITS = {
     "a slow reader of all holds": Limit(1024),
     "a change at the last watch": Limit(500),
 }
-"""By the names of figures."""
 
 
 class Figure(NamedTuple):
@@ -177,8 +174,7 @@ class Load:
 
 
 async def work(server: Process, requests: Iterator[bytes], load: Load) -> None:
-    connection = await Connection.open(server.port)
-    try:
+    with await Connection.open(server.port) as connection:
         for each in requests:
             status = await connection.ask(each)
             load.first_ms.append((connection.first_s - connection.sent_s) * 1e3)
@@ -187,8 +183,6 @@ async def work(server: Process, requests: Iterator[bytes], load: Load) -> None:
             if not 200 <= status < 300:
                 text = load.body[:200].decode(errors="replace")
                 raise LoadTestError(f"status {status or 'none'}: {text}; see its log")
-    finally:
-        connection.close()
 
 
 async def answers(server: Process, requests: Sequence[bytes], connections: int = 1) -> Load:

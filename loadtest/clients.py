@@ -36,7 +36,7 @@ BROKEN, LOST, HUNG, MISPAIRED, REFUSED = "broken", "lost", "hung", "mispaired", 
 
 
 class Connection(asyncio.Protocol):
-    """A connection with one request at a time.
+    """A connection with one request at a time; as a context manager it is closed.
 
     Attributes:
         sent_s, first_s, ended_s: When the request was sent and its response began and ended.
@@ -100,6 +100,12 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         self._transport.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def _end(self, status: int) -> None:
         if self._status is not None and not self._status.done():

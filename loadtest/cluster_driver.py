@@ -86,7 +86,6 @@ OPENING = (
     + frame(SETTINGS, 0, 0, struct.pack(">HLHLHL", 2, 0, 4, GOS_WINDOW, 6, 10 << 20))
     + window_update(0, GOS_CONNECTION_WINDOW)
 )
-"""The first bytes of Go's client."""
 
 SETTINGS_ACK = frame(SETTINGS, ACK, 0, b"")
 

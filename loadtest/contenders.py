@@ -208,57 +208,48 @@ TLS = """ ssl;
         ssl_session_tickets off;
 """
 
-SMALL = (
+ORIGIN = (
     PREAMBLE
     + """
+{answers}
     server {{
 {more_addresses}
         listen 127.0.0.1:{port} backlog=4096{tls}
         default_type application/json;
-        location / {{
-            return 200 '{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"x"}}}}';
-        }}
+{fields}
+        location / {{ return 200 {answer}; }}
     }}
 }}
 """
 )
-
-CLUSTER = (
-    PREAMBLE
-    + """
+SMALL = {
+    "answers": "",
+    "fields": "",
+    "answer": """'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"}}'""",
+}
+CLUSTER = {
+    "answers": """
     client_body_buffer_size 16k;
-    split_clients "$request_uri" $size {{
-        35% 1;
-        25% 2;
-        20% 4;
-        12% 9;
-        * 20;
-    }}
+    split_clients "$request_uri" $size {{ 35% 1; 25% 2; 20% 4; 12% 9; * 20; }}
     map "" $kb {{ default "{kilobyte}"; }}
-    map $size $answer {{
-{answers}
-    }}
+    map $size $answer {{ {sizes} }}
     split_clients "$request_uri" $schema {{
         50% "5f6b1c0e-3f0a-4a52-9d0b-5d3c2b1a0f9e";
         30% "0d9c8b7a-6f5e-4d3c-8b2a-190817263544";
         * "c1d2e3f4-a5b6-4c7d-8e9f-0a1b2c3d4e5f";
     }}
-    server {{
-{more_addresses}
-        listen 127.0.0.1:{port} backlog=4096{tls}
-        default_type application/json;
+""".format(
+        kilobyte=("0123456789abcdef" * 64)[:1000],
+        sizes=" ".join(f'{size} "{"$kb" * size}";' for size in (1, 2, 4, 9, 20)),
+    ),
+    "fields": """
         add_header Audit-Id $request_id;
         add_header Cache-Control "no-cache, private";
         add_header X-Kubernetes-Pf-Flowschema-Uid $schema;
         add_header X-Kubernetes-Pf-Prioritylevel-Uid 8e7d6c5b-4a39-4281-9706-f5e4d3c2b1a0;
-        location / {{
-            return 200 $answer;
-        }}
-    }}
-}}
-"""
-)
-SIZES_KB = (1, 2, 4, 9, 20)
+""",
+    "answer": "$answer",
+}
 
 CONTENDERS = ("haproxy", "nginx", "apfproxy")
 WITH = "apf+with"
@@ -345,18 +336,9 @@ NGINX_UPSTREAM_TLS = """            proxy_ssl_verify on;
 
 
 def start_nginx_origin(site: Site, mix: str = "same") -> Process:
+    texts = CLUSTER if mix == "cluster" else SMALL
     name = f"nginx-origin-{mix}"
-    if mix != "cluster":
-        return start_nginx(name, SMALL, site, site.load_core, site.upstream_tls)
-    return start_nginx(
-        name,
-        CLUSTER,
-        site,
-        site.load_core,
-        site.upstream_tls,
-        kilobyte=("0123456789abcdef" * 64)[:1000],
-        answers="\n".join(f'        {size} "{"$kb" * size}";' for size in SIZES_KB),
-    )
+    return start_nginx(name, ORIGIN, site, site.load_core, site.upstream_tls, http2=False, **texts)
 
 
 def start_nginx(

@@ -133,7 +133,6 @@ SHAPES: dict[str, Callable[[int], FlowSchema]] = {
     "authenticated: below a URL": lambda i: for_urls(i, f"/u{i}/*"),
     "all users: a resource": lambda i: for_resources(i, user_subject("*"), resources=(f"r{i}",)),
 }
-"""FlowSchemas by their subjects and rules, in which the number makes the difference."""
 
 
 def classified(shape: str, schemas: int) -> Callable[[], FlowSchema | None]:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 LINGER_NOT = struct.pack("ii", 1, 0)
 SWEEP_S = 0.25
 LONGEST_LIFE = 300
-"""Requests on one connection."""
 ENDLESS_EVENTS = 6
 """After which a client has enough of a watch that does not end."""
 WATCH_PATIENCE_S = 2.0

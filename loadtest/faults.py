@@ -202,22 +202,17 @@ class Scene:
 
     async def _probe(self, *, watch: bool = False) -> bool:
         target = "?watch=true" if watch else "/probe"
+        data = (
+            f"GET {CONFIGMAPS}{target} HTTP/1.1\r\nHost: a.test\r\n"
+            f"X-Remote-User: prober\r\nX-Remote-Group: testers\r\nX-Request-Id: probe\r\n"
+            f"X-Answer: {'watch 1' if watch else 'sized 100'}\r\n\r\n"
+        ).encode()
         try:
-            connection = await Connection.open(self.proxy.port)
-        except OSError:
+            with await Connection.open(self.proxy.port) as connection:
+                async with asyncio.timeout(10):
+                    return await connection.ask(data) == 200
+        except OSError:  # a time-out is one
             return False
-        try:
-            async with asyncio.timeout(10):
-                status = await connection.ask(
-                    f"GET {CONFIGMAPS}{target} HTTP/1.1\r\nHost: a.test\r\n"
-                    f"X-Remote-User: prober\r\nX-Remote-Group: testers\r\nX-Request-Id: probe\r\n"
-                    f"X-Answer: {'watch 1' if watch else 'sized 100'}\r\n\r\n".encode()
-                )
-        except TimeoutError:
-            return False
-        finally:
-            connection.close()
-        return status == 200
 
 
 async def measure(options: argparse.Namespace, directory: Path) -> Results:

@@ -64,7 +64,6 @@ AFTER_LEASES = 2.4
 LATE_PART = 20
 """For a lease, that a connection may be late so that some writes do not get through in time."""
 GIVES_UP_S = 15.0
-"""After which a state is awaited no more."""
 MOVED = "moved"
 """How the name of a step begins in which all load moves to one member."""
 OK = "200"
@@ -270,10 +269,9 @@ class KubernetesApi(Process):
         head = (
             b"POST /api/v1/namespaces HTTP/1.1\r\nHost: fleet\r\nContent-Type: application/json\r\n"
         )
-        connection = await Connection.open(self.port)
-        data = b"%bContent-Length: %d\r\n\r\n%b" % (head, len(NAMESPACE), NAMESPACE)
-        status = await connection.ask(data)
-        connection.close()
+        with await Connection.open(self.port) as connection:
+            data = b"%bContent-Length: %d\r\n\r\n%b" % (head, len(NAMESPACE), NAMESPACE)
+            status = await connection.ask(data)
         if status != 201:
             raise LoadTestError(f"the API server does not create a namespace: {status}")
 

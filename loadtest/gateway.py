@@ -19,7 +19,7 @@ import enum
 import random
 import sys
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -49,7 +49,6 @@ BETWEEN_WATCHES_S = 0.1
 SEATS_PER_ENDPOINT = 200
 POLL_S = 0.05
 NAMES = "abcdefghi"
-"""For the servers."""
 NOTICED_S = 2.0
 """How long a server that will leave says that it is not ready, before it does."""
 GOOD = "200"
@@ -142,7 +141,6 @@ class Event(enum.StrEnum):
 
 FAULTS = (Event.KILLED, Event.HUNG, Event.SLOW, Event.FAILING, Event.DRAINED)
 WHOLE = (Event.ALL, Event.BACK)
-"""Phases in which all servers are well."""
 
 
 class WatchEnd(NamedTuple):
@@ -240,17 +238,11 @@ class Clients:
         notes = self.notes
         head = self._head("GET", f"{PATH}?watch=true", 0) + b"\r\n"
         while True:
-            try:
-                watch = await Watch.open(self._port, notes)
-            except OSError:
-                notes.watch_ends.append(WatchEnd(monotonic(), "", is_clean=False))
-            else:
-                try:
-                    status = await watch.ask(head)
-                finally:
-                    watch.close()
-                is_clean = status == int(GOOD)
-                notes.watch_ends.append(WatchEnd(watch.ended_s, watch.origin, is_clean=is_clean))
+            end = WatchEnd(monotonic(), "", is_clean=False)
+            with suppress(OSError), await Watch.open(self._port, notes) as watch:
+                status = await watch.ask(head)
+                end = WatchEnd(watch.ended_s, watch.origin, is_clean=status == int(GOOD))
+            notes.watch_ends.append(end)
             await asyncio.sleep(BETWEEN_WATCHES_S * (1 + self._random.random()))
 
     def _request(self, number: int) -> tuple[str, bytes]:

@@ -46,7 +46,6 @@ ADJUSTED_AFTER_S = 22.0
 """Two adjustments of limits, one of them after a whole period of the load."""
 LEVELS = "/debug/api_priority_and_fairness/dump_priority_levels"
 LIMITS_EVERY_S = 10.0
-"""As often as limits move."""
 GREEDY = "greedy"
 MODEST = "modest"
 MAX_RATIO = 2.0

@@ -42,7 +42,6 @@ SETTLE_S = 2.0
 ANSWER_WITHIN_S = 60.0
 
 TARGETS = {"idle_bytes": 6 * 1024, "watch_bytes": 20 * 1024}
-"""Limits of apfproxy, per connection and per watch."""
 
 HTTP2_TARGETS = {"watch_bytes": 8 * 1024}
 """The same over HTTP/2, with TLS or without, where watches share connections."""

@@ -81,9 +81,7 @@ DIRECT = "direct"
 MAX_ADDED_MS = 0.2
 """The most that apfproxy's compiled build may add to the median at a rate."""
 MAX_FEATURES_RATIO = 1.1
-"""The most that features may make of the CPU per request."""
 MAX_ENDPOINTS_RATIO = 1.05
-"""The most that three endpoints may make of it."""
 TARGETS: dict[str, dict[str, float]] = {
     COMPILED: {"cluster": 1.5, "cluster+h2+tls": 1.6, "varied": 1.8, "same": 1.15},
     INTERPRETED: {"cluster": 2.5, "varied": 3.0},

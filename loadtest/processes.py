@@ -40,7 +40,6 @@ SAMPLE = re.compile(r"^([a-z_]+)(?:\{([^}]*)\})? ([0-9.e+-]+)$", re.MULTILINE)
 """A line of the metrics page: name, labels, value."""
 
 STOP_WITHIN_S = 5.0
-"""How long a program may take to end after SIGTERM before it is killed."""
 
 PORTS = range(20000, 32000)
 """Ports to listen on: below Linux' ephemeral range, so that no outgoing connection takes one."""
@@ -52,7 +51,6 @@ SEARCH_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin"
 """Where programs are looked for: Debian puts servers where a user's PATH may not look."""
 
 ROOT = Path(__file__).parents[1]
-"""The folder of the packages `loadtest` and `apfproxy`."""
 
 SEARCHED = os.environ.get("PYTHONPATH") or str(ROOT)
 """Where programs find them; in tests of the compiled build that comes first."""

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from apfproxy.objects.types import QueuingConfiguration
-from loadtest.clients import percentile
+from loadtest.clients import Connection, percentile
 from loadtest.echo import CONFIGMAPS, GROUP, KINDS, NEVER, FirstFew, Habits, draw, level_of
 from loadtest.echo_clients import EchoClients
 from loadtest.faults import Faults
@@ -36,13 +36,10 @@ from tests.support.builders import as_text, flow_schema, group_subject, priority
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
     from pathlib import Path
 
-    Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
 LATE_S = 1.0
-"""How late a deadline may be kept."""
 EARLY_S = 0.3
 """How early: the proxy's clock starts before the client knows that its bytes are there."""
 PATIENCE_S = 30.0
@@ -125,15 +122,16 @@ class Kept:
     cut: int = 0
     wrong: FirstFew = field(default_factory=FirstFew)
 
-    def judge(self, got: bytes, expected: bytes, late_s: float) -> None:
-        """Note an end: the bytes before it have to begin as expected, or to be none."""
-        if got.startswith(b"HTTP/1.1 502 ") and late_s < LATE_S:
+    def judge(self, ended: Connection, status: int, expected: int, deadline_s: float) -> None:
+        """Note an end: by a response of one status, or by none."""
+        late_s = ended.ended_s - ended.sent_s - deadline_s
+        if status == 502 and late_s < LATE_S:
             self.cut += 1
             return
         self.late_s.append(late_s)
-        is_right = got.startswith(expected) if expected else not got
+        is_right = status == expected and bool(ended.first_s) == bool(expected)
         if not is_right or not -EARLY_S <= late_s <= LATE_S:
-            self.wrong.add(f"{late_s:+.3f} s: {got[:200]!r}")
+            self.wrong.add(f"{late_s:+.3f} s: {status}, {ended.body[:200]!r}")
 
 
 class StallingClients:
@@ -152,16 +150,16 @@ class StallingClients:
         put = request("put-in-chunks 3", f"{NAMED}Content-Length: 3\r\n", "PUT")
         slow = request("put-in-chunks 3", f"{NAMED}Content-Length: 1000000\r\n", "PUT")
         never = request(f"{NEVER} 0", NAMED)
-        stall, late = self._stall, b"HTTP/1.1 408 "
+        stall, late = self._stall, 408
         self._kinds: dict[str, Callable[[Kept], Awaitable[None]]] = {
-            "silence": lambda kept: stall(kept, b"", b"", HEAD_S),
+            "silence": lambda kept: stall(kept, b"", 0, HEAD_S),
             "half a head": lambda kept: stall(kept, head, late, HEAD_S),
-            "idle": lambda kept: stall(kept, b"", b"", IDLE_S, [sized]),
+            "idle": lambda kept: stall(kept, b"", 0, IDLE_S, [sized]),
             # A body that is gathered, after whole requests of the same user.
             "body": lambda kept: stall(kept, put + b"s", late, BODY_GRACE_S, [put + b"s|s"] * 2),
             # Larger than what is gathered, so that its request has seats.
             "slow body": lambda kept: stall(kept, slow + bytes(40_000), late, BODY_GRACE_S),
-            "response": lambda kept: stall(kept, never, b"HTTP/1.1 504 ", RESPONSE_S),
+            "response": lambda kept: stall(kept, never, 504, RESPONSE_S),
             "seat": self._seat,
             "token": self._token,
         }
@@ -185,67 +183,51 @@ class StallingClients:
             except (OSError, EOFError) as error:
                 kept.wrong.add(repr(error))
 
-    @contextlib.asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Stream]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        try:
-            yield reader, writer
-        finally:
-            writer.transport.abort()
-
     async def _stall(
         self,
         kept: Kept,
         data: bytes,
-        expected: bytes,
+        expected: int,
         deadline_s: float,
-        before: list[bytes] | None = None,
+        before: Sequence[bytes] = (),
     ) -> None:
-        async with self._connection() as (reader, writer):
-            for each in before or ():
-                writer.write(each)
-                await read_response(reader)
-            writer.write(data)
-            began_s = monotonic()
-            got = await reader.read(4096)
-            kept.judge(got, expected, monotonic() - began_s - deadline_s)
+        with await Connection.open(self._port) as connection:
+            for each in before:
+                await connection.ask(each)
+            status = await connection.ask(data)
+            kept.judge(connection, status, expected, deadline_s)
 
     async def _seat(self, kept: Kept) -> None:
-        async with (
-            self._seat_lock,
-            self._connection() as (reader, writer),
-            self._connection() as (held, holder),
-        ):
-            holder.write(request(f"{NEVER} 0", WAITING))
-            holding = asyncio.create_task(held.read(1))
-            await asyncio.sleep(0.2)
-            # A quarter of its time is what it may wait.
-            wait_s = self._dice.choice((1.0, 1.5))
-            data = request(f"{NEVER} 0", WAITING)
-            writer.write(data.replace(b" HTTP/1.1", b"?timeout=%gs HTTP/1.1" % (4 * wait_s), 1))
-            began_s = monotonic()
-            got = await reader.read(4096)
-            if holding.done():
-                kept.cut += 1  # its link failed, so that the seat came free
-            else:
-                kept.judge(got, b"HTTP/1.1 429 ", monotonic() - began_s - wait_s)
-            holding.cancel()
+        # A quarter of its time is what a request may wait.
+        wait_s = self._dice.choice((1.0, 1.5))
+        held = request(f"{NEVER} 0", WAITING)
+        data = held.replace(b" HTTP/1.1", b"?timeout=%gs HTTP/1.1" % (4 * wait_s), 1)
+        async with self._seat_lock:
+            with (
+                await Connection.open(self._port) as holder,
+                await Connection.open(self._port) as connection,
+            ):
+                holding = holder.ask(held)
+                await asyncio.sleep(0.2)
+                status = await connection.ask(data)
+                if holding.done():
+                    kept.cut += 1  # its link failed, so that the seat came free
+                else:
+                    kept.judge(connection, status, 429, wait_s)
 
     async def _token(self, kept: Kept) -> None:
         expires_s = int(time()) + self._dice.randint(2, 5)
         data = request("sized 3", f"Authorization: Bearer {self._new_token(expires_s)}\r\n")
-        served_s, status = 0.0, 0
+        served_s, sent_s, status = 0.0, 0.0, 0
         while status != 401:
             # Another connection when the origin's link fails in the middle of a response.
-            with contextlib.suppress(OSError, EOFError):
-                async with self._connection() as (reader, writer):
-                    while status != 401:
-                        sent_s = time()
-                        writer.write(data)
-                        status = await read_response(reader)
-                        if status != 401:
-                            served_s = sent_s
-                            await asyncio.sleep(ASK_PERIOD_S)
+            with contextlib.suppress(OSError), await Connection.open(self._port) as connection:
+                while status != 401 and not connection.is_gone:
+                    sent_s = time()
+                    status = await connection.ask(data)
+                    if status not in (0, 401):
+                        served_s = sent_s
+                        await asyncio.sleep(ASK_PERIOD_S)
         late_s = max(0.0, served_s - expires_s)
         kept.late_s.append(late_s)
         if late_s > LATE_S or sent_s + EARLY_S < expires_s:
@@ -259,17 +241,6 @@ def request(answer: str, fields: str, method: str = "GET") -> bytes:
         f"{method} {CONFIGMAPS}/x HTTP/1.1\r\nHost: a.test\r\nX-Request-Id: s\r\n"
         f"X-Answer: {answer}\r\n{fields}\r\n"
     ).encode()
-
-
-async def read_response(reader: asyncio.StreamReader) -> int:
-    head = await reader.readuntil(b"\r\n\r\n")
-    length = 0
-    for line in head.split(b"\r\n"):
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length":
-            length = int(value)
-    await reader.readexactly(length)
-    return int(head.split(b" ", 2)[1])
 
 
 async def careless(port: int, dice: random.Random, numbers: Iterator[int]) -> None:

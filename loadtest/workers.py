@@ -25,6 +25,7 @@ import socket
 import statistics
 import sys
 import time
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ from loadtest.wrk import Measurement, Variety, drive
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
 CONNECTIONS = 64
 STARTED = b"the parent is process"
@@ -53,7 +54,6 @@ REPLACED = b"all workers are replaced"
 SERVES_AGAIN = b"serves again"
 LISTENS = b"listens on"
 PAUSE_S = 1.0
-"""Between two replacements."""
 IDLE_S = 5.0
 SAYS_WITHIN_S = 60.0
 AS_SYSTEMD = """
@@ -70,26 +70,40 @@ def children_of(pid: int) -> list[int]:
     return [int(each) for each in text.split()]
 
 
-def start(site: Site, upstream_port: int, workers: int) -> Process:
-    proxy = Proxy(
+class Log:
+    """The log of a proxy, read to where something is said."""
+
+    def __init__(self, path: Path, seen: int | None = None) -> None:
+        self._path = path
+        self._seen = path.stat().st_size if seen is None else seen
+
+    async def says(self, text: bytes) -> None:
+        end_s = time.monotonic() + SAYS_WITHIN_S
+        while (found := self._path.read_bytes().find(text, self._seen)) < 0:
+            if time.monotonic() > end_s:
+                words = self._path.read_text(encoding="utf-8").splitlines()[-3:]
+                raise LoadTestError(f"the proxy did not say {text.decode()!r}, but {words}")
+            await asyncio.sleep(0.02)
+        self._seen = found + len(text)
+
+
+@asynccontextmanager
+async def started(site: Site, upstream_port: int, workers: int) -> AsyncIterator[Proxy]:
+    with Proxy(
         site.directory,
         [upstream_port],
         name=f"apfproxy-{workers}",
         arguments=("--workers", str(workers)) if workers > 1 else (),
         core=site.proxy_core,
-    )
-    end_s = time.monotonic() + SAYS_WITHIN_S
-    # The first worker answers before the others do, and signals mean nothing till then.
-    while workers > 1 and STARTED not in proxy.log.read_bytes():
-        if time.monotonic() > end_s:
-            proxy.stop()
-            raise LoadTestError("the workers did not start; is the machine this busy?")
-        time.sleep(0.02)
-    return proxy
+    ) as proxy:
+        if workers > 1:
+            # The first worker answers before the others do, and signals mean nothing till then.
+            await Log(proxy.log, 0).says(STARTED)
+        yield proxy
 
 
-def cost(site: Site, origin: Process, workers: int, seconds: int) -> dict[str, float]:
-    with start(site, origin.port, workers) as proxy:
+async def cost(site: Site, origin: Process, workers: int, seconds: int) -> dict[str, float]:
+    async with started(site, origin.port, workers) as proxy:
         serving = children_of(proxy.pid) if workers > 1 else [proxy.pid]
         everybody = {proxy.pid, *serving}
 
@@ -109,7 +123,7 @@ def cost(site: Site, origin: Process, workers: int, seconds: int) -> dict[str, f
         found = load(seconds)
         spent = {pid: cpu_ns(pid) - before[pid] for pid in everybody}
         idle = sum(map(cpu_ns, everybody))
-        time.sleep(IDLE_S)
+        await asyncio.sleep(IDLE_S)
         rest = sum(map(cpu_ns, everybody)) - idle
     return {
         "requests_per_s": found.requests_per_s,
@@ -120,14 +134,14 @@ def cost(site: Site, origin: Process, workers: int, seconds: int) -> dict[str, f
     }
 
 
-def costs(
+async def costs(
     site: Site, origin: Process, counts: Sequence[int], seconds: int, rounds: int
 ) -> dict[int, dict[str, float]]:
     """The medians of some rounds, by number of workers; prints a table."""
     found: dict[int, list[dict[str, float]]] = {count: [] for count in counts}
     for _ in range(rounds):
         for count in counts:
-            found[count].append(cost(site, origin, count, seconds))
+            found[count].append(await cost(site, origin, count, seconds))
     medians = {
         count: {name: statistics.median(each[name] for each in of) for name in of[0]}
         for count, of in found.items()
@@ -142,23 +156,6 @@ def costs(
         more = f"  on a processor each {times:.2f} times the throughput"
         table.row(count, *each.values(), more=more)
     return medians
-
-
-class Log:
-    """The log of a proxy, read to where something is said."""
-
-    def __init__(self, path: Path, seen: int | None = None) -> None:
-        self._path = path
-        self._seen = path.stat().st_size if seen is None else seen
-
-    async def says(self, text: bytes) -> None:
-        end_s = time.monotonic() + SAYS_WITHIN_S
-        while (found := self._path.read_bytes().find(text, self._seen)) < 0:
-            if time.monotonic() > end_s:
-                words = self._path.read_text(encoding="utf-8").splitlines()[-3:]
-                raise LoadTestError(f"the proxy did not say {text.decode()!r}, but {words}")
-            await asyncio.sleep(0.02)
-        self._seen = found + len(text)
 
 
 class Activated(Process):
@@ -222,7 +219,7 @@ async def replace(
         with Activated(directory, upstream_port) as activated:
             await Log(activated.log, 0).says(LISTENS)
             return await disturbed(activated.port, options, activated.restart)
-    with start(Site(directory, None, None), upstream_port, workers) as proxy:
+    async with started(Site(directory, None, None), upstream_port, workers) as proxy:
         log = Log(proxy.log)
 
         async def once() -> None:
@@ -258,7 +255,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> Results:
     results: dict[str, Any] = {"processors": len(CPUS), "is_pinned": options.pin}
     with start_nginx_origin(site) as origin:
         if options.rounds:
-            found = costs(site, origin, options.workers, options.seconds, options.rounds)
+            found = await costs(site, origin, options.workers, options.seconds, options.rounds)
             results["costs"] = found
         for by, times in (
             ("replaced", options.replacements),

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 KEPT_MIXES = ("cluster", "varied", "same")
 LARGE = {"length": "/large", "chunked": "/chunked", "upload": "/upload"}
-"""Mixes of large bodies, and their targets."""
 MIXES = (*KEPT_MIXES, "new", *LARGE)
 DEFAULT_CONNECTIONS = {"cluster": CONNECTIONS, "varied": 64, "same": 64, "new": 64} | dict.fromkeys(
     LARGE, 32
