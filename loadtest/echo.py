@@ -98,6 +98,13 @@ class Ask:
             return event(self.id) * EVENTS
         return pattern(self.id, self.size)
 
+    def begins(self, body: bytes) -> bool:
+        """Whether the response's body may begin so; a watch may have no end."""
+        if not self.is_watch:
+            return self.expected_body().startswith(body)
+        one = event(self.id)
+        return (one * (len(body) // len(one) + 1)).startswith(body)
+
     @property
     def target(self) -> str:
         name = self.id.decode()
@@ -251,20 +258,11 @@ class Tally:
             self.on_mispaired(f"{answer.name!r}, {len(body)} bytes {body[:100]!r} for {ask}")
 
     def judge_broken(self, ask: Ask, answer: Answer) -> None:
-        if answer.name is not None and ask.is_watch:
-            if not self.judge_watch(ask, answer):
-                return
-        elif answer.name is not None and not (
-            answer.name == ask.id and ask.expected_body().startswith(bytes(answer.body))
-        ):
-            self.on_mispaired(f"{answer.name!r}, {bytes(answer.body[:100])!r} for {ask}")
-            return
-        self.broken += 1
+        if answer.name is None or self.judge_begun(ask, answer):
+            self.broken += 1
 
-    def judge_watch(self, ask: Ask, answer: Answer) -> bool:
-        one = event(ask.id)
-        events = one * (len(answer.body) // len(one) + 1)
-        is_right = answer.name == ask.id and events.startswith(bytes(answer.body))
+    def judge_begun(self, ask: Ask, answer: Answer) -> bool:
+        is_right = answer.name == ask.id and ask.begins(bytes(answer.body))
         if not is_right:
             self.on_mispaired(f"{answer.name!r}, {bytes(answer.body[:100])!r} for {ask}")
         return is_right

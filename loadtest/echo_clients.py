@@ -257,7 +257,7 @@ class Http1Client(Client):
         if not size:
             self._end(oldest.ask, answer)
         elif oldest.is_endless:
-            if not self._tally.judge_watch(oldest.ask, answer):
+            if not self._tally.judge_begun(oldest.ask, answer):
                 del self.waiting[oldest.ask.number]
             self._leave_all(is_reset=False)
         return True
@@ -444,7 +444,7 @@ class Http2Client(Client):
             return
         each.answer.body += found.data
         if each.is_endless:
-            if self._tally.judge_watch(each.ask, each.answer):
+            if self._tally.judge_begun(each.ask, each.answer):
                 self._tally.left += 1
             self._give_up(stream)
 

@@ -214,7 +214,7 @@ class Wire:
         fault, at = self.fault, 0
         if fault.delay_s:
             await asyncio.sleep(fault.delay_s)
-        while at < len(data) and self.ended is Ending.NEVER:
+        while at < len(data) and self.ended is Ending.NEVER and not writer.is_closing():
             size = len(data)
             if fault.piece_bytes:
                 most = max(fault.piece_bytes, (len(data) - at) // PIECES)

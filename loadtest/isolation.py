@@ -22,7 +22,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import sys
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,8 +46,11 @@ CANDIDATES = 10_000
 LEAD_IN_S = 2.0
 ADJUSTED_AFTER_S = 22.0
 """Two adjustments of limits, one of them after a whole period of the load."""
-LEVELS = "/debug/api_priority_and_fairness/dump_priority_levels"
-LIMITS_EVERY_S = 10.0
+SEATS = re.compile(
+    r"^apiserver_flowcontrol_current_(limit_seats|executing_seats|inqueue_requests)"
+    r"\{.*priority_level=\"([^\"]*)\".*\} ([0-9.e+]+)$",
+    re.MULTILINE,
+)
 GREEDY = "greedy"
 MODEST = "modest"
 MAX_RATIO = 2.0
@@ -132,57 +137,32 @@ LOADS = Table(
 
 @dataclass(slots=True)
 class SeatWatch:
-    """Samples of a proxy's page, for seats that idle while a request waits.
+    """Samples of a proxy's metrics, for seats that idle while a request waits.
 
     The page is made between two events, so every sample is a state in which the proxy rests: no
-    seat that a waiting request fits may be free in one.  Every request here takes one seat, so the
-    executing requests of `dump_priority_levels` are the seats in use.
+    seat that a waiting request fits may be free in one.  Every request here takes one seat.
     """
 
     admin_port: int
     period_s: float = 0.1
-    samples: int = 0
     samples_with_waiting: int = 0
     samples_with_idle_seats: int = 0
-    limits: dict[str, int] = field(default_factory=dict)
-    peak_waiting: int = 0
 
     async def run(self) -> None:
         while True:
-            if self.samples % max(1, round(LIMITS_EVERY_S / self.period_s)) == 0:
-                await self.read_limits()
             await self.sample()
             await asyncio.sleep(self.period_s)
 
     async def sample(self) -> None:
-        rows = [
-            [cell.strip() for cell in line.split(",")]
-            for line in (await fetch(self.admin_port, LEVELS)).splitlines()
-        ]
-        if not rows:
-            raise LoadTestError(f"{LEVELS} is empty")
-        name_at, waiting_at, executing_at = (
-            rows[0].index(column)
-            for column in ("PriorityLevelName", "WaitingRequests", "ExecutingRequests")
+        found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for name, level, value in SEATS.findall(await fetch(self.admin_port, "/metrics")):
+            found[name][level] += int(float(value))
+        limits, used = found["limit_seats"], found["executing_seats"]
+        waiting = found["inqueue_requests"]
+        self.samples_with_waiting += any(waiting.values())
+        self.samples_with_idle_seats += any(
+            count and used[level] < limits[level] for level, count in waiting.items()
         )
-        is_idle = is_waited = False
-        for row in rows[1:]:
-            name, waiting, executing = row[name_at], int(row[waiting_at]), int(row[executing_at])
-            if not waiting:
-                continue
-            is_waited = True
-            self.peak_waiting = max(self.peak_waiting, waiting)
-            if executing < self.limits.get(name, 0):
-                # Not idle if the limit has just come down: compare with the one of now.
-                await self.read_limits()
-                is_idle |= executing < self.limits.get(name, 0)
-        self.samples += 1
-        self.samples_with_waiting += is_waited
-        self.samples_with_idle_seats += is_idle
-
-    async def read_limits(self) -> None:
-        levels = (await read_limits(self.admin_port))["levels"]
-        self.limits = {each["name"]: each["current"] for each in levels}
 
 
 @dataclass(slots=True)

@@ -368,6 +368,8 @@ def complete(parser: Parser, options: argparse.Namespace) -> None:
     if options.rate:
         options.proxies.insert(0, DIRECT)
         options.idle = options.watches = 0
+    if options.upstream_tls and (options.watches or not LARGE.keys().isdisjoint(options.mix)):
+        parser.error("the origin of watches and large bodies speaks no TLS: say --watches 0")
 
 
 def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, object], list[str]]:

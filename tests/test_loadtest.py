@@ -84,6 +84,7 @@ async def test_seats_are_those_of_all_workers(nominal: int) -> None:
         (["--with=endpoints", "--proxies=haproxy"], "name it in --proxies"),
         (["--with=endpoint"], "unknown feature"),
         (["--protocol=h2", "--mix=cluster,varied"], "cluster only"),
+        (["--upstream-tls"], "speaks no TLS"),
     ],
 )
 def test_a_comparison_begins_with_nothing_that_fails_at_its_end(
