@@ -295,9 +295,9 @@ def test_seats_are_divided_fairly() -> None:
     draw = parse_times("50ms-150ms").drawer(chance)
     for name, clients in asked.items():
         for _ in range(clients):
-            ClosedClient(simulation, kind(name), draw, think_ns=0, start_ns=0, stop_ns=100 * S)
+            ClosedClient(simulation, kind(name), draw, think_ns=0, start_ns=0, stop_ns=40 * S)
     simulation.run()
-    used = {key[0]: tally.seat_ns / (100 * S) for key, tally in simulation.tallies.items()}
+    used = {key[0]: tally.seat_ns / (40 * S) for key, tally in simulation.tallies.items()}
 
     assert pytest.approx(fair, rel=0.1) == used
 
