@@ -6,58 +6,40 @@ the disk is in a directory of its own, which `--directory` puts where the disk i
 
     python -m loadtest.apiserver --slices 20000 --watches 2000 --json apiserver.json
 
-With `--against` another build, of a checkout or a virtual environment, runs beside this one, and
-each batch of requests goes to both in turn, so that what slows the machine down slows down both.
-Ratios are this one's medians over the rounds by the other one's.
-
-    python -m loadtest.apiserver --against before=../other-checkout --rounds 3 --slices 5000
-
-The exit status is 2 if a figure of this build is beyond its limit.
+The exit status is 2 if a figure is beyond its limit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
-import socket
-import statistics
 import sys
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loadtest.clients import Connection, percentile
-from loadtest.contenders import THIS, Build, named_build
+from loadtest.contenders import THIS
 from loadtest.processes import SEARCHED, LoadTestError, Process, free_ports, pin
 from loadtest.program import Parser, Results, Table, count_up_to, measured
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 SERVER_CORE, CLIENT_CORE = 0, 1
 SPARE_DESCRIPTORS = 500
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
-BETA_SLICES = "/apis/resource.k8s.io/v1beta1/resourceslices"
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 APPLY = "application/apply-patch+yaml"
 PAGE = 500
 REPEATS = 40
 FEW = 7
-SLOW_READERS = 10
-LISTERS = 4
 WITHIN_S = 60.0
 """How long a load, or a change on its way to all watches, may take in all."""
 WATCHES_AT_ONCE = 50
 """Watches that are opened side by side: fewer than a listening socket's backlog."""
-SMALL_BUFFER_BYTES = 16 * 1024
-"""The receive buffer of a slow reader, so that the server has to hold back the rest."""
-TOKEN = re.compile(rb'"continue":"([^"]*)"')
-SLOW_S = 2.0
 
 
 class Limit(NamedTuple):
@@ -75,7 +57,6 @@ LIMITS = {
     "create, with fsync": Limit(300, is_least=True),
     "list of 500, p99": Limit(25),
     "list of all": Limit(1500),
-    "a slow reader of all holds": Limit(1024),
     "a change at the last watch": Limit(500),
 }
 
@@ -87,46 +68,24 @@ class Figure(NamedTuple):
 
 
 class Report:
-    """The figures of each build, this one's last, printed as they come."""
+    """The figures, printed as they come, and those that are beyond their limits."""
 
-    def __init__(self, builds: Sequence[str]) -> None:
-        self._builds = builds
-        self._values: dict[tuple[str, str], list[list[float]]] = {}
-        columns = " | ".join(f"{name} >12" for name in builds)
-        self._table = Table(f" <44 | {columns} | {'ratio' if len(builds) > 1 else 'limit'} >10")
+    def __init__(self) -> None:
+        self.figures: dict[str, dict[str, object]] = {}
+        self.wrong: list[str] = []
+        self._table = Table(" <44 | measured >12 | limit >10")
         self._table.head()
 
-    def add(self, figures: Sequence[Figure]) -> None:
-        name, _, unit = figures[0]
-        values = [figure.value for figure in figures]
-        self._values.setdefault((name, unit), []).append(values)
-        self._print(name, unit, values)
-
-    def medians(self) -> tuple[dict[str, dict[str, object]], list[str]]:
-        """The medians over the rounds, and what is beyond its limit; prints those of several."""
-        found: dict[str, dict[str, object]] = {}
-        wrong = []
-        if any(len(rounds) > 1 for rounds in self._values.values()):
-            print("medians")
-        for (name, unit), rounds in self._values.items():
-            values = [statistics.median(of_build) for of_build in zip(*rounds, strict=True)]
-            if len(rounds) > 1:
-                self._print(name, unit, values)
-            others = dict(zip(self._builds[:-1], values, strict=False))
-            found[name] = {"value": values[-1], "unit": unit, **others}
-            if name in LIMITS and not LIMITS[name].is_kept(values[-1]):
-                wrong.append(f"{name}: {values[-1]:.2f}, the limit is {LIMITS[name].bound:g}")
-        return found, wrong
-
-    def _print(self, name: str, unit: str, values: Sequence[float]) -> None:
+    def add(self, figure: Figure) -> None:
+        name, value, unit = figure
         limit, more = LIMITS.get(name), ""
-        last = f"{limit.bound:,.0f}" if limit else ""
-        if limit and not limit.is_kept(values[-1]):
+        self.figures[name] = {"value": value, "unit": unit}
+        if limit and not limit.is_kept(value):
+            self.wrong.append(f"{name}: {value:.2f}, the limit is {limit.bound:g}")
             more = "  BEYOND"
-        if len(values) > 1:
-            last = f"{values[-1] / values[0]:.3f}" if values[0] else ""
-        shown = (f"{value:,.0f}" if value >= 100 else f"{value:.2f}" for value in values)
-        self._table.row(f"{name}, {unit}", *shown, last, more=more)
+        shown = f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+        bound = f"{limit.bound:,.0f}" if limit else ""
+        self._table.row(f"{name}, {unit}", shown, bound, more=more)
 
 
 def request(
@@ -135,14 +94,13 @@ def request(
     body: bytes = b"",
     *,
     content_type: str = "application/json",
-    accept: str = "application/json",
     encoding: str = "identity",
 ) -> bytes:
     lines = [
         f"{method} {target} HTTP/1.1",
         "Host: apiserver",
         "User-Agent: loadtest/1.0",
-        f"Accept: {accept}",
+        "Accept: application/json",
         f"Accept-Encoding: {encoding}",
     ]
     if body:
@@ -156,12 +114,11 @@ class Load:
 
     Attributes:
         seconds: From the first request to the last response.
-        first_ms, latencies_ms: From each request to the first and the last byte of its response.
+        latencies_ms: From each request to the last byte of its response.
         body: Of the last response.
     """
 
     seconds: float = 0.0
-    first_ms: list[float] = field(default_factory=list)
     latencies_ms: list[float] = field(default_factory=list)
     body: bytes = b""
 
@@ -177,7 +134,6 @@ async def work(server: Process, requests: Iterator[bytes], load: Load) -> None:
     with await Connection.open(server.port) as connection:
         for each in requests:
             status = await connection.ask(each)
-            load.first_ms.append((connection.first_s - connection.sent_s) * 1e3)
             load.latencies_ms.append((connection.ended_s - connection.sent_s) * 1e3)
             load.body = connection.body
             if not 200 <= status < 300:
@@ -196,34 +152,6 @@ async def answers(server: Process, requests: Sequence[bytes], connections: int =
         raise LoadTestError(f"{server.name}: {count} responses within {WITHIN_S:g} s") from error
     load.seconds = time.perf_counter() - start
     return load
-
-
-async def walk(server: Process, target: str, limit: int) -> tuple[Load, int]:
-    load, token = Load(), ""
-    while True:
-        query = f"?limit={limit}" + (f"&continue={token}" if token else "")
-        page = await answers(server, [request("GET", target + query)])
-        load.latencies_ms += page.latencies_ms
-        load.seconds += page.seconds
-        found = TOKEN.search(page.body[:4096])
-        if found is None:
-            return load, len(load.latencies_ms)
-        token = found[1].decode()
-
-
-async def beside(server: Process, text: bytes, count: int, others: bytes, connections: int) -> Load:
-    is_over = False
-
-    def more() -> Iterator[bytes]:
-        while not is_over:
-            yield others
-
-    busy = [asyncio.create_task(work(server, more(), Load())) for _ in range(connections)]
-    try:
-        return await answers(server, [text] * count)
-    finally:
-        is_over = True
-        await asyncio.gather(*busy)
 
 
 class Watch(Connection):
@@ -272,14 +200,6 @@ class Crowd:
         await self._arrival()
         return (time.perf_counter() - start) * 1e3
 
-    async def fill(self, server: Process, target: str, events: int) -> float:
-        """Open one watch: milliseconds until the last of the events that it begins with."""
-        self._expect(events)
-        start = time.perf_counter()
-        await self.open(server, target, 1)
-        await self._arrival()
-        return (time.perf_counter() - start) * 1e3
-
     def add(self, events: int) -> None:
         self._events += events
         if self._events >= self._awaited and self._arrived and not self._arrived.done():
@@ -303,33 +223,6 @@ class Crowd:
         except TimeoutError as error:
             missing = self._awaited - self._events
             raise LoadTestError(f"{missing} events did not arrive in {WITHIN_S:g} s") from error
-
-
-async def read_slowly(server: Process, text: bytes, readers: int, seconds: float) -> int:
-    """Let clients read a little at a time: bytes that the server's memory grew by, at most."""
-    before, most = server.rss_bytes(), 0
-    loop = asyncio.get_running_loop()
-    sockets = []
-    try:
-        for _ in range(readers):
-            connection = socket.socket()
-            sockets.append(connection)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER_BYTES)
-            connection.setblocking(False)
-            await loop.sock_connect(connection, ("127.0.0.1", server.port))
-            await loop.sock_sendall(connection, text)
-        async with asyncio.timeout(seconds):
-            while True:
-                for connection in sockets:
-                    if not await loop.sock_recv(connection, SMALL_BUFFER_BYTES):
-                        raise LoadTestError("the server ended a response to a slow reader")
-                most = max(most, server.rss_bytes() - before)
-                await asyncio.sleep(0.01)
-    except TimeoutError:
-        return most
-    finally:
-        for connection in sockets:
-            connection.close()
 
 
 def slice_of(name: str, *, team: str = "a") -> dict[str, Any]:
@@ -395,36 +288,14 @@ async def _lists(server: Process, options: argparse.Namespace) -> AsyncIterator[
         raise LoadTestError("a list of 500 has not so many objects")
     yield Figure("list of 500, p50", load.latency_ms(50), "ms")
     yield Figure("list of 500, p99", load.latency_ms(99), "ms")
-    table = request("GET", f"{SLICES}?limit={PAGE}", accept=TABLE)
-    load = await answers(server, [table] * REPEATS)
-    yield Figure("Table of 500, p50", load.latency_ms(50), "ms")
-    load = await answers(server, [request("GET", f"{BETA_SLICES}?limit={PAGE}")] * REPEATS)
-    yield Figure("list of 500 in v1beta1, p50", load.latency_ms(50), "ms")
     load = await answers(server, [every] * FEW)
     count = len(names_in(load.body))
     if count != options.slices + 1:
         raise LoadTestError(f"the list of all has {count} objects, not {options.slices + 1}")
     yield Figure("list of all", load.latency_ms(100), "ms")
-    yield Figure("list of all, its first byte", percentile(load.first_ms, 100), "ms")
     yield Figure("list of all, size", len(load.body) / 2**20, "MiB")
     load = await answers(server, [request("GET", SLICES, encoding="gzip")] * FEW)
     yield Figure("list of all, gzip", load.latency_ms(100), "ms")
-    yield Figure("list of all, gzip, size", len(load.body) / 2**20, "MiB")
-    load = await answers(server, [request("GET", f"{SLICES}?pretty=true")] * FEW)
-    yield Figure("list of all, indented", load.latency_ms(100), "ms")
-    load = await answers(server, [request("GET", f"{SLICES}?labelSelector=team%3Db")] * FEW)
-    yield Figure("list of none by label among all", load.latency_ms(50), "ms")
-    load, pages = await walk(server, SLICES, PAGE)
-    yield Figure(f"walk of all in {pages} pages", load.seconds * 1e3, "ms")
-    crowd = Crowd()
-    took_ms = await crowd.fill(server, f"{SLICES}?watch=true&resourceVersion=0", count)
-    crowd.close()
-    yield Figure("watch of all, its first events", took_ms, "ms")
-    one = request("GET", f"{SLICES}/{name_of(0)}")
-    load = await beside(server, one, REPEATS * FEW, every, LISTERS)
-    yield Figure(f"get beside {LISTERS} lists of all, p99", load.latency_ms(99), "ms")
-    grown = await read_slowly(server, every, SLOW_READERS, SLOW_S)
-    yield Figure("a slow reader of all holds", grown / 1024 / SLOW_READERS, "KiB")
 
 
 async def _reads_and_writes(server: Process, options: argparse.Namespace) -> AsyncIterator[Figure]:
@@ -434,17 +305,6 @@ async def _reads_and_writes(server: Process, options: argparse.Namespace) -> Asy
 
     operations: dict[str, list[bytes]] = {
         "get": each(lambda name: request("GET", f"{SLICES}/{name}")),
-        "update": each(
-            lambda name: request("PUT", f"{SLICES}/{name}", encoded(slice_of(name, team="b")))
-        ),
-        "merge patch": each(
-            lambda name: request(
-                "PATCH",
-                f"{SLICES}/{name}",
-                b'{"metadata":{"labels":{"team":"c"}}}',
-                content_type="application/merge-patch+json",
-            )
-        ),
         "server-side apply": each(
             lambda name: request(
                 "PATCH",
@@ -483,27 +343,13 @@ async def measure_disk(server: Process, options: argparse.Namespace) -> AsyncIte
     load = await answers(server, requests, options.connections)
     yield Figure("create, with fsync", load.per_s, "a second")
     yield Figure("create, with fsync, p99", load.latency_ms(99), "ms")
-    some = [request("DELETE", f"{SLICES}/{name_of(index)}") for index in range(PAGE)]
-    load = await answers(server, some)
-    yield Figure("delete, with fsync, one at a time", load.per_s, "a second")
 
 
-async def take_turns(
-    measure: Callable[[Process, argparse.Namespace], AsyncIterator[Figure]],
-    servers: Sequence[Process],
-    options: argparse.Namespace,
-    report: Report,
-) -> None:
-    """Measure several servers, one figure of each after the other."""
-    runs = [measure(server, options) for server in servers]
-    while figures := [figure for run in runs if (figure := await anext(run, None)) is not None]:
-        report.add(figures)
-
-
-def start(name: str, build: Build, directory: Path, *arguments: str, core: int | None) -> Process:
+def start(directory: Path, *arguments: str, core: int | None) -> Process:
     (port,) = free_ports(1)
+    build = THIS._replace(path=SEARCHED)
     return Process(
-        f"apiserver-{name}",
+        "apiserver",
         [*build.command(), "apiserver", "--listen", f"127.0.0.1:{port}", *arguments],
         port=port,
         core=core,
@@ -516,19 +362,14 @@ async def measure(options: argparse.Namespace, directory: Path) -> Results:
     if not options.no_pin:
         pin(0, CLIENT_CORE)
     core = None if options.no_pin else SERVER_CORE
-    this = THIS._replace(path=SEARCHED)
-    builds: Mapping[str, Build] = {**dict(options.against), "measured": this}
-    report = Report(list(builds))
-    for number in range(options.rounds):
-        for measuring, is_stored in ((measure_memory, False), (measure_disk, True)):
-            with ExitStack() as running:
-                servers = []
-                for name, build in builds.items():
-                    store = ["--store", f"{directory}/{name}-{number}.db"] if is_stored else []
-                    server = start(name, build, directory, *store, core=core)
-                    servers.append(running.enter_context(server))
-                await take_turns(measuring, servers, options, report)
-    return report.medians()
+    report = Report()
+    with start(directory, core=core) as server:
+        async for figure in measure_memory(server, options):
+            report.add(figure)
+    with start(directory, "--store", f"{directory}/store.db", core=core) as server:
+        async for figure in measure_disk(server, options):
+            report.add(figure)
+    return report.figures, report.wrong
 
 
 def main() -> int:
@@ -541,18 +382,9 @@ def main() -> int:
     add("--writes", type=count_up_to(500_000), default=4000, help="of each kind (4000)")
     add("--disk-writes", type=count_up_to(500_000, 500), default=5000, help="with fsync (5000)")
     add("--directory", type=Path, help="an existing one for the store (the system's temporary)")
-    add(
-        "--against",
-        type=named_build,
-        action="append",
-        default=[],
-        metavar="NAME=CHECKOUT",
-        help="another build beside this one: of a checkout, or NAME=PYTHON",
-    )
-    add("--rounds", type=count_up_to(100), default=1, help="with new servers each (1)")
     add("--no-pin", action="store_true", help="let the scheduler choose cores")
     options = parser.parse_args()
-    descriptors = options.watches * (1 + len(options.against)) + SPARE_DESCRIPTORS
+    descriptors = options.watches + SPARE_DESCRIPTORS
     return measured(options, measure, descriptors=descriptors, directory=options.directory)
 
 

@@ -6,8 +6,7 @@ which gives its method.  Heads are those of client-go in Go's order of fields, w
 of 900 bytes; responses are those of `contenders.py`, 1 to 20 KB.  Over HTTP/2 a connection still
 belongs to one user, which has several requests in flight on it.
 
-All of it is drawn from seeds, so that a run can be repeated, and that programs which feed heads to
-parts of the proxy without sockets use the same heads as `cluster_driver.py`.
+All of it is drawn from seeds, so that a run can be repeated.
 """
 
 from __future__ import annotations
@@ -198,11 +197,3 @@ def draw_request(rng: random.Random) -> Request:
     return Request(
         b"%s %s" % (method, target.encode()), rng.choice(BODY_BYTES) if method in BODY_TYPES else 0
     )
-
-
-def draw_heads(count: int, seed: int = 0) -> list[bytes]:
-    """Draw heads in an order in which one connection after the other sends one."""
-    rng = random.Random(seed)  # noqa: S311 - requests of a test
-    everybody = users()
-    clients = [Heads(draw_user(rng, everybody)) for _ in range(CONNECTIONS)]
-    return [clients[i % CONNECTIONS].of(draw_request(rng)) for i in range(count)]

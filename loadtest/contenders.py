@@ -1,8 +1,8 @@
 """HAProxy, nginx and apfproxy as like-for-like reverse proxies, each one thread on one core.
 
-The origin is nginx, which responds from memory on several addresses, so it can be one origin or be
-taken for several.  Before the mix `cluster` it responds as kube-apiserver does: 1 to 20 KB, of a
-size that the target decides, with an Audit-Id each; before the others with one small body.
+The origin is nginx, which responds from memory.  Before the mix `cluster` it responds as
+kube-apiserver does: 1 to 20 KB, of a size that the target decides, with an Audit-Id each; before
+the others with one small body.
 
 Every one keeps client and upstream connections alive, logs no requests and has time limits long
 enough to never matter.  HAProxy gets `http-no-delay`, without which it holds back each event of a
@@ -13,8 +13,7 @@ fields, which is the strictest comparison: apfproxy sets `Via`, `X-Forwarded-For
 Clients may speak HTTP/2 to each; to the origin all speak HTTP/1.1.
 
 With TLS between clients and proxies, all ask for clients' certificates and go on without, and none
-takes sessions up again: every connection has a whole handshake.  With TLS to the origin, all verify
-the origin.
+takes sessions up again: every connection has a whole handshake.
 
 The key of the certificate is on P-256.  Clients offer TLS 1.3 with one cipher and one curve, so
 that each proxy does the same arithmetic, whatever it would choose.
@@ -42,7 +41,6 @@ RESPONDS_WITHIN_S = 60
 COMPILED, INTERPRETED = "compiled", "interpreted"
 CIPHER = "TLS_AES_128_GCM_SHA256"
 CURVE = "prime256v1"
-SERVER_NAME = "localhost"
 
 CLIENT_CONFIG = f"""
 openssl_conf = openssl
@@ -135,7 +133,7 @@ class TlsSite(NamedTuple):
 
 def make_tls(directory: Path) -> TlsSite:
     authority = Authority("peers")
-    issued = authority.issue(SERVER_NAME, usage="server")
+    issued = authority.issue("localhost", usage="server")
     certificate, key = issued.write(directory, "server")
     site = TlsSite(
         certificate=directory / certificate,
@@ -157,7 +155,6 @@ class Site(NamedTuple):
         proxy_core: The CPU of each proxy; None leaves it to the scheduler.
         load_core: The CPU of the origin and of the load generator.
         tls: Between clients and proxies, if they use it.
-        upstream_tls: Between proxies and the origin, if they use it.
         http2: Whether clients speak HTTP/2 to the proxies; HTTP/1.1 otherwise.
         features: Those that `WITH` has on and apfproxy has not; None leaves apfproxy its defaults.
         builds: Each apfproxy by its name; `WITH` is the last of them.
@@ -168,15 +165,11 @@ class Site(NamedTuple):
     proxy_core: int | None
     load_core: int | None
     tls: TlsSite | None = None
-    upstream_tls: TlsSite | None = None
     http2: bool = False
     features: Sequence[str] | None = None
     builds: Mapping[str, Build] = MappingProxyType({"apfproxy": THIS})
     token_file: Path | None = None
 
-
-ENDPOINTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
-"""Where an origin listens, always on the same port."""
 
 MAX_CONNECTIONS = 9500
 """Client connections per proxy; HAProxy and nginx need two descriptors for each."""
@@ -213,8 +206,7 @@ ORIGIN = (
     + """
 {answers}
     server {{
-{more_addresses}
-        listen 127.0.0.1:{port} backlog=4096{tls}
+        listen 127.0.0.1:{port} backlog=4096;
         default_type application/json;
 {fields}
         location / {{ return 200 {answer}; }}
@@ -256,11 +248,8 @@ WITH = "apf+with"
 """A second apfproxy, with features on that the first, beside it, has off."""
 TRACED_PER_MILLION = {"tracing": 10_000, "tracing-all": 1_000_000}
 """How many requests are traced; the origin is the collector, which takes whatever is posted."""
-FEATURES = ("access-log", "top-flows", "observe", "endpoints", *TRACED_PER_MILLION)
-"""Features of apfproxy that may be compared with none of them.
-
-`endpoints` are three of them instead of one.
-"""
+FEATURES = ("access-log", "top-flows", "observe", *TRACED_PER_MILLION)
+"""Features of apfproxy that may be compared with none of them."""
 
 HAPROXY_CONFIG = """
 global
@@ -289,11 +278,6 @@ HAPROXY_TLS = (
     " no-tls-tickets verify optional ca-file {authority}"
 )
 
-HAPROXY_UPSTREAM_TLS = (
-    " ssl verify required ca-file {authority} verifyhost {name} sni str({name})"
-    " ssl-min-ver TLSv1.3 ciphersuites {cipher}"
-)
-
 NGINX_PROXY = (
     PREAMBLE
     + """
@@ -307,7 +291,7 @@ NGINX_PROXY = (
         listen 127.0.0.1:{port} backlog=4096{tls}
 {asks_for_certificates}
         location / {{
-            proxy_pass {scheme}://origin;
+            proxy_pass http://origin;
             proxy_http_version 1.1;
             proxy_set_header Connection "";
             proxy_set_header Host $http_host;
@@ -315,7 +299,6 @@ NGINX_PROXY = (
             proxy_request_buffering off;
             client_max_body_size 0;
             proxy_read_timeout 300s;
-{upstream_tls}
         }}
     }}
 }}
@@ -327,43 +310,21 @@ NGINX_ASKS_FOR_CERTIFICATES = """
         ssl_client_certificate {authority};
 """
 
-NGINX_UPSTREAM_TLS = """            proxy_ssl_verify on;
-            proxy_ssl_trusted_certificate {authority};
-            proxy_ssl_name {name};
-            proxy_ssl_server_name on;
-            proxy_ssl_protocols TLSv1.3;
-"""
-
 
 def start_nginx_origin(site: Site, mix: str = "same") -> Process:
     texts = CLUSTER if mix == "cluster" else SMALL
-    name = f"nginx-origin-{mix}"
-    return start_nginx(name, ORIGIN, site, site.load_core, site.upstream_tls, http2=False, **texts)
+    return start_nginx(f"nginx-origin-{mix}", ORIGIN, site, site.load_core, **texts)
 
 
-def start_nginx(
-    name: str,
-    template: str,
-    site: Site,
-    core: int | None,
-    tls: TlsSite | None,
-    *,
-    http2: bool = False,
-    **texts: object,
-) -> Process:
+def start_nginx(name: str, template: str, site: Site, core: int | None, **texts: object) -> Process:
     (port,) = free_ports(1)
     config = site.directory / f"{name}.conf"
-    ssl = "" if tls is None else " ssl"
     config.write_text(
         template.format(
             name=name,
-            more_addresses="\n".join(
-                f"        listen {address}:{port} backlog=4096{ssl};" for address in ENDPOINTS[1:]
-            ),
             directory=site.directory,
             descriptors=2 * MAX_CONNECTIONS,
             port=port,
-            tls=" http2" * http2 + (";" if tls is None else TLS.format(**tls.names())),
             **texts,
         )
     )
@@ -376,22 +337,18 @@ def start_contender(name: str, site: Site, upstream_port: int) -> Process:
         return _start_apfproxy(name, site, upstream_port)
     if name == "haproxy":
         return _start_haproxy(site, upstream_port)
-    tls, upstream_tls = site.tls, site.upstream_tls
+    tls, asks = ";", ""
+    if site.tls is not None:
+        tls = TLS.format(**site.tls.names())
+        asks = NGINX_ASKS_FOR_CERTIFICATES.format(authority=site.tls.authority)
     return start_nginx(
         name,
         NGINX_PROXY,
         site,
         site.proxy_core,
-        tls,
-        http2=site.http2,
         upstream_port=upstream_port,
-        asks_for_certificates=""
-        if tls is None
-        else NGINX_ASKS_FOR_CERTIFICATES.format(authority=tls.authority),
-        scheme="http" if upstream_tls is None else "https",
-        upstream_tls=""
-        if upstream_tls is None
-        else NGINX_UPSTREAM_TLS.format(authority=upstream_tls.authority, name=SERVER_NAME),
+        tls=" http2" * site.http2 + tls,
+        asks_for_certificates=asks,
     )
 
 
@@ -421,24 +378,17 @@ def start_haproxy(
 
 
 def _start_haproxy(site: Site, upstream_port: int) -> Process:
-    listening, server = " proto h2" * site.http2, ""
+    listening = " proto h2" * site.http2
     if (tls := site.tls) is not None:
         listening = f" alpn {'h2' if site.http2 else 'http/1.1'}" + HAPROXY_TLS.format(
             pem=tls.certificate_and_key, authority=tls.authority, cipher=CIPHER, curve=CURVE
         )
-    if site.upstream_tls is not None:
-        server = HAPROXY_UPSTREAM_TLS.format(
-            authority=site.upstream_tls.authority, name=SERVER_NAME, cipher=CIPHER
-        )
-    directory, core = site.directory, site.proxy_core
-    return start_haproxy(directory, upstream_port, core=core, listening=listening, server=server)
+    core = site.proxy_core
+    return start_haproxy(site.directory, upstream_port, core=core, listening=listening)
 
 
 def _start_apfproxy(name: str, site: Site, upstream_port: int) -> Proxy:
     features = (site.features or ()) if name == WITH else ()
-    # The name is for a certificate; without one, no name is to be looked up.
-    first = "http://127.0.0.1" if site.upstream_tls is None else f"https://{SERVER_NAME}"
-    upstreams = [f"{first}:{upstream_port}"]
     settings: dict[str, dict[str, object]] = {"authentication": {}, "downstream": {}}
     arguments: list[str] = []
     if site.http2:
@@ -446,10 +396,6 @@ def _start_apfproxy(name: str, site: Site, upstream_port: int) -> Proxy:
     if site.tls is not None:
         settings["downstream"]["tls"] = site.tls.as_settings()
         settings["authentication"]["clientCaFile"] = str(site.tls.authority)
-    if site.upstream_tls is not None:
-        settings["upstream"] = {
-            "tls": {"caFile": str(site.upstream_tls.authority), "serverName": SERVER_NAME}
-        }
     if site.token_file is not None:
         settings["authentication"]["tokenFile"] = str(site.token_file)
     if site.features is not None:
@@ -463,14 +409,11 @@ def _start_apfproxy(name: str, site: Site, upstream_port: int) -> Proxy:
     if "access-log" in features:
         settings["accessLog"] = {"maxBytesPerSecond": None}  # a line of each request is measured
         arguments += ["--access-log", str(site.directory / "access.log")]
-    if "endpoints" in features:
-        scheme = first.partition(":")[0]
-        upstreams += [f"{scheme}://{each}:{upstream_port}" for each in ENDPOINTS[1:]]
     if "observe" in features:
         arguments += ["--enforcement", "observe"]
     return Proxy(
         site.directory,
-        upstreams,
+        [upstream_port],
         name=f"{name}-{'h2' if site.http2 else 'h1'}-{upstream_port}",
         settings=json.dumps(settings),
         arguments=arguments,

@@ -20,7 +20,7 @@ from loadtest.program import Results, Table
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
 CONNECTIONS, HTTP2_CONNECTIONS = 100, 16
@@ -88,8 +88,6 @@ class Faults:
 
 HARMLESS = ("none", "delay", "slice")
 """Under these nothing breaks; a busy machine may make answers late."""
-HARMLESS_AT_ONE = ("refuse", "black-hole")
-"""So under these, where there are other endpoints."""
 RANDOM = "random"
 FAULTS = (*Faults(random.Random()).choosers, RANDOM)  # noqa: S311 - for the names
 
@@ -126,7 +124,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class Scene:
-    links: Sequence[FaultyLink]
+    link: FaultyLink
     faults: Faults
     seen: Seen
     proxy: Proxy
@@ -135,9 +133,8 @@ class Scene:
     async def suffer(self, fault: str, count: int, seed: int, first: int) -> Findings:
         """Send requests under a fault, and see what stays of it."""
         clients = EchoClients(self.proxy.port, seed, self.habits, first)
-        self._treat(self.faults.choosers.get(fault, self.faults.anything))
-        for link in self.links:
-            link.drop()
+        self.link.choose = self.faults.choosers.get(fault, self.faults.anything)
+        self.link.drop()
         episodes = asyncio.create_task(self._episodes(fault))
         began_s = monotonic()
         await clients.run(count, HTTP2_CONNECTIONS if self.habits.http2 else CONNECTIONS)
@@ -145,35 +142,26 @@ class Scene:
         episodes.cancel()
         await asyncio.gather(episodes, return_exceptions=True)
         if fault == "vanish":
-            self._treat(lambda: GOOD)
+            self.link.choose = lambda: GOOD
             await self._warm()
-            for link in self.links:
-                link.strike(Ending.VANISH)
-        self._treat(lambda: GOOD)
-        for link in self.links:
-            await link.listen()
+            self.link.strike(Ending.VANISH)
+        self.link.choose = lambda: GOOD
+        await self.link.listen()
         recovery_s = await self._recovery()
         state = await self.proxy.quiet()
         findings = Findings(fault, clients.tally, seconds, recovery_s, state)
-        is_harmless = fault in HARMLESS or (len(self.links) > 1 and fault in HARMLESS_AT_ONE)
-        findings.judge(self.seen, is_harmless=is_harmless)
+        findings.judge(self.seen, is_harmless=fault in HARMLESS)
         self.seen.wrong.clear()
         return findings
 
-    def _treat(self, choose: Callable[[], Fault]) -> None:
-        for link in self.links:
-            link.choose = choose
-
     async def _episodes(self, fault: str) -> None:
-        dice = self.links[0].random
-        link = dice.choice(self.links)
+        link, dice = self.link, self.link.random
         if fault == "refuse":
             link.refuse()
         elif fault == "black-hole":
             link.swallow()
         while fault in ("restart", RANDOM):
             await asyncio.sleep(dice.uniform(0.1, 0.3) if fault == "restart" else 5)
-            link = dice.choice(self.links)
             dice.choice((link.refuse, link.swallow))()
             if fault == "restart":
                 link.strike(dice.choice((Ending.RESET, Ending.CLOSE)))
@@ -226,13 +214,12 @@ async def measure(options: argparse.Namespace, directory: Path) -> Results:
     with ExitStack() as running:
         running.callback(origin.stop)
         await origin.start()
-        links = [FaultyLink(origin.port, dice) for _ in range(options.endpoints)]
-        for link in links:
-            running.callback(link.stop)
-            await link.listen()
-        ports = [link.port for link in links]
-        proxy = running.enter_context(Proxy(directory, ports, name="faults", settings=settings))
-        scene = Scene(links, Faults(dice), origin.seen, proxy, habits)
+        link = FaultyLink(origin.port, dice)
+        running.callback(link.stop)
+        await link.listen()
+        proxy = Proxy(directory, [link.port], name="faults", settings=settings)
+        running.enter_context(proxy)
+        scene = Scene(link, Faults(dice), origin.seen, proxy, habits)
         TABLE.head()
         for fault in options.only or FAULTS:
             count = options.requests if fault == RANDOM else options.per_fault

@@ -3,9 +3,9 @@
 Members are `apfproxy serve`, each a process of its own, and reach the store through a link of their
 own.  Clients keep more requests waiting than there are seats, first at all members and then at one
 after the other.  Meanwhile the store is killed, hangs and comes back, members are cut off from it,
-what they say to it is late, and members die, leave and come back.  Requests of the server at once
+and members die, leave and come back.  Requests of the server at once
 are counted by itself: that is the figure which may not exceed the limit, but where the table says
-by how much and why.  Found besides: how soon seats follow the load, and what the store costs.
+by how much and why.  Found besides: how soon seats follow the load.
 
     python -m loadtest.fleet --members 3 --json fleet.json
     python -m loadtest.fleet --members 20 --limit 200 --service-ms 400 --moves 10
@@ -31,13 +31,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
-import redis.asyncio
 
 from loadtest.clients import BROKEN, REFUSED, Connection
 from loadtest.echo import level_of
-from loadtest.faulty_link import GOOD, Ending, Fault, FaultyLink
+from loadtest.faulty_link import Ending, FaultyLink
 from loadtest.origin import Origin
-from loadtest.processes import LoadTestError, Process, Proxy, fetch, free_ports, python_module
+from loadtest.processes import LoadTestError, Process, Proxy, free_ports, python_module
 from loadtest.program import Parser, Results, Table, count_up_to, measured
 
 if TYPE_CHECKING:
@@ -49,10 +48,7 @@ FOLLOWS_WITHIN_S = 1.0
 """How soon seats have to follow the load, at the median, where a store tells members at once."""
 TELLS = {"redis"}
 """Stores that do."""
-STEPS = Table(
-    "step <16 | s >6.1f | good >9 | other >7 | peak >6 | may be >8 | mean >7.1f | after s >9.2f"
-    "| store % >9.1f | members % >11.1f"
-)
+STEPS = Table("step <16 | s >6.1f | good >9 | other >7 | peak >6 | may be >8 | after s >9.2f")
 NEARLY_ALL = 0.9
 """For the limit: between two requests a seat is free for a moment, and `catch-all` has one."""
 GOOD_PART = 0.6
@@ -61,8 +57,6 @@ CROWD = 1.25
 """Requests of all clients at once, times the limit: some always wait."""
 AFTER_LEASES = 2.4
 """So long a store is away, or a member cut off, until everybody knows."""
-LATE_PART = 20
-"""For a lease, that a connection may be late so that some writes do not get through in time."""
 GIVES_UP_S = 15.0
 MOVED = "moved"
 """How the name of a step begins in which all load moves to one member."""
@@ -70,12 +64,6 @@ OK = "200"
 PAUSE_S = 0.1
 """For a client, after anything but a good response."""
 MEMBER = re.compile(r"/members/([0-9]{1,4})/")
-RESPONDS_WITHIN_S = 5.0
-COMMANDS = {"evalsha", "hset", "publish"}
-"""Members send the first; a look is one, and a write another."""
-REQUESTS = re.compile(
-    r'apiserver_request_total\{(?=.*resource="configmaps").*verb="([A-Z]+)".*\} ([0-9.e+]+)'
-)
 
 NAMESPACE = b'{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}'
 KUBECONFIG = """
@@ -96,7 +84,6 @@ flowControl:
 fleet:
   member: {name}
   replicas: {fleet.members}
-  refreshInterval: {fleet.refresh_s}s
   lease: {fleet.lease_s}s
   {store}
 logLevel: info
@@ -121,24 +108,11 @@ class FleetOrigin(Origin):
         self.running = self.peak = 0
         self.by_member: Counter[int] = Counter()
         self.answered: Counter[int] = Counter()
-        self._seat_s = self._over_s = 0.0
-        self._begun_s = self._counted_s = monotonic()
         self._awaited: dict[asyncio.Future[None], Callable[[], bool]] = {}
 
     def begin(self) -> None:
-        self._account()
-        self._begun_s = self._counted_s
-        self._seat_s = self._over_s = 0.0
         self.peak = self.running
         self.answered.clear()
-
-    def mean(self) -> float:
-        self._account()
-        return self._seat_s / max(self._counted_s - self._begun_s, 1e-9)
-
-    def over_s(self) -> float:
-        self._account()
-        return self._over_s
 
     async def until(self, is_so: Callable[[], bool], within_s: float) -> float | None:
         begun_s = monotonic()
@@ -164,21 +138,12 @@ class FleetOrigin(Origin):
             self._count(int(found[1]), -1)
 
     def _count(self, member: int, change: int) -> None:
-        self._account()
         self.running += change
         self.by_member[member] += change
         self.peak = max(self.peak, self.running)
         for future, is_so in tuple(self._awaited.items()):
             if is_so() and not future.done():
                 future.set_result(None)
-
-    def _account(self) -> None:
-        now_s = monotonic()
-        elapsed_s = now_s - self._counted_s
-        self._counted_s = now_s
-        self._seat_s += self.running * elapsed_s
-        if self.running > self.limit:
-            self._over_s += elapsed_s
 
 
 class FleetClients:
@@ -238,19 +203,6 @@ class RedisServer(Process):
     async def prepare(self) -> None:
         """Nothing is to be prepared."""
 
-    async def commands(self) -> Counter[str]:
-        found: Counter[str] = Counter()
-        client = redis.asyncio.Redis(port=self.port, socket_timeout=RESPONDS_WITHIN_S)
-        try:
-            async with client:
-                counts = await client.info("commandstats")
-        except redis.RedisError as error:
-            raise LoadTestError("the store does not respond; see its log") from error
-        for name, each in counts.items():
-            if (command := name.removeprefix("cmdstat_")) in COMMANDS:
-                found[command] = each["calls"]
-        return found
-
     def settings(self, port: int, directory: Path) -> str:
         del directory
         return f"store: 'redis://127.0.0.1:{port}/0'"
@@ -275,14 +227,6 @@ class KubernetesApi(Process):
         if status != 201:
             raise LoadTestError(f"the API server does not create a namespace: {status}")
 
-    async def commands(self) -> Counter[str]:
-        found: Counter[str] = Counter()
-        for line in (await fetch(self.port, "/metrics")).splitlines():
-            verb = REQUESTS.match(line)
-            if verb is not None:
-                found[verb[1].lower()] += int(float(verb[2]))
-        return found
-
     def settings(self, port: int, directory: Path) -> str:
         path = directory / f"kubeconfig-{port}"
         path.write_text(KUBECONFIG.format(port=port))
@@ -303,7 +247,6 @@ class Fleet:
         limit: Seats that the members share.
         service_s: How long a request takes; less than a fifth of a lease, or what runs when a
             lease ends may count above the limit.
-        refresh_s: Between two looks of a member at the record.
     """
 
     store: str = "redis"
@@ -311,20 +254,19 @@ class Fleet:
     limit: int = 60
     service_s: float = 0.15
     lease_s: float = 5.0
-    refresh_s: float = 1.0
 
 
 class Site:
     """The fleet, and a link of each member to the store; at the end all of it is stopped."""
 
-    def __init__(self, directory: Path, fleet: Fleet, *, seed: int = 0) -> None:
+    def __init__(self, directory: Path, fleet: Fleet) -> None:
         self.fleet = fleet
         self.origin = FleetOrigin(fleet.limit, fleet.service_s)
         self.store = STORES[fleet.store](directory)
         self.members: list[Proxy] = []
         self.clients = FleetClients(fleet.members)
-        self.chance = random.Random(seed)  # noqa: S311 - no secret
-        self.links = [FaultyLink(self.store.port, self.chance) for _ in range(fleet.members)]
+        dice = random.Random()  # noqa: S311 - no secret
+        self.links = [FaultyLink(self.store.port, dice) for _ in range(fleet.members)]
         self._directory = directory
 
     async def start(self) -> None:
@@ -363,14 +305,8 @@ class Site:
             self.links[at].strike(Ending.VANISH)
             self.links[at].swallow()
 
-    def delay(self, most_s: float) -> None:
-        for link in self.links:
-            link.choose = lambda: Fault(delay_s=self.chance.uniform(0, most_s))
-            link.strike(Ending.RESET)
-
     async def heal(self) -> None:
         for link in self.links:
-            link.choose = lambda: GOOD
             link.drop()
             await link.listen()
 
@@ -378,9 +314,6 @@ class Site:
         members = [at for at in range(self.fleet.members) if at not in set(without)]
         every, rest = divmod(requests, len(members))
         return {at: max(1, every + (place < rest)) for place, at in enumerate(members)}
-
-    def cpu_ns(self) -> int:
-        return sum(each.cpu_ns() for each in self.members if each.is_running)
 
     def __enter__(self) -> Self:
         return self
@@ -402,11 +335,8 @@ class Step:
         name: Of the event at its beginning.
         permitted: Requests at once that the server may have.
         why: Why these are more than the limit; "" if they are not.
-        peak, mean: Requests at once.
-        over_s: For how long there were more than the limit.
+        peak: Requests at once.
         after_s: How long until an awaited state came; None if it did not.
-        commands: Of members to the store.
-        store_cpu_s, members_cpu_s: None where one of them changed.
     """
 
     name: str
@@ -414,14 +344,9 @@ class Step:
     why: str = ""
     seconds: float = 0.0
     peak: int = 0
-    mean: float = 0.0
-    over_s: float = 0.0
     is_awaited: bool = False
     after_s: float | None = None
     results: Counter[str] = field(default_factory=Counter)
-    commands: Counter[str] = field(default_factory=Counter)
-    store_cpu_s: float | None = None
-    members_cpu_s: float | None = None
 
     @property
     def bad(self) -> int:
@@ -469,7 +394,6 @@ class Course:
         step = Step(name, site.fleet.limit + more, why, is_awaited=until is not None)
         origin.begin()
         site.clients.results.clear()
-        before = await self._costs()
         begun_s = monotonic()
         if action is not None and (done := action()) is not None:
             await done
@@ -479,27 +403,11 @@ class Course:
             step.after_s = await origin.until(until, GIVES_UP_S + site.fleet.lease_s)
         await self._pause(max(0.0, begun_s + lasts_s - monotonic()))
         step.seconds = monotonic() - begun_s
-        step.peak, step.mean, step.over_s = origin.peak, origin.mean(), origin.over_s()
+        step.peak = origin.peak
         step.results = Counter(site.clients.results)
-        after = await self._costs()
-        if before is not None and after is not None:
-            step.commands = after[0] - before[0]
-            step.store_cpu_s = (after[1] - before[1]) / 1e9
-            step.members_cpu_s = (after[2] - before[2]) / 1e9
-            if step.members_cpu_s < 0 or step.store_cpu_s < 0:
-                step.members_cpu_s = step.store_cpu_s = None
         self.steps.append(step)
         self._on_step(step)
         return step
-
-    async def _costs(self) -> tuple[Counter[str], int, int] | None:
-        store = self._site.store
-        if not store.is_well:
-            return None
-        try:
-            return await store.commands(), store.cpu_ns(), self._site.cpu_ns()
-        except (LoadTestError, OSError):
-            return None
 
     async def move(self, name: str, member: int) -> None:
         moved = partial(self.has_moved, member)
@@ -513,7 +421,6 @@ class Course:
         await self.lose_store()
         await self.hang_store()
         await self.part()
-        await self.be_late(moves)
         await self.lose_members()
         return self.steps
 
@@ -559,31 +466,6 @@ class Course:
         await step("one of others", aim=others, until=partial(self.has_moved, last), lasts_s=1.0)
         await step("all members", aim=everyone, until=self.all_serve, lasts_s=1.0)
         await step("healed", site.heal, until=self.is_spread, lasts_s=site.fleet.lease_s)
-        await self.move(f"{MOVED} to 0", 0)
-
-    async def be_late(self, moves: int) -> None:
-        """Delay what members and store say to each other, each connection by so much.
-
-        At first each write is still done before the next one is due, and then it is not: members
-        that do not get through in time are as good as cut off.
-        """
-        site, fleet = self._site, self._site.fleet
-        everyone = site.everywhere(self._crowd)
-        most_s = fleet.refresh_s / fleet.members / 2
-        late = partial(site.delay, most_s)
-        await self.step(f"late, {most_s * 1000:.0f} ms", late, aim=everyone, until=self.is_spread)
-        for number in range(moves):
-            member = number % fleet.members
-            await self.move(f"late, to {member}", member)
-        most_s = fleet.lease_s / LATE_PART
-        share = fleet.limit // fleet.members
-        more = fleet.members * share
-        why = f"{share} of each member that does not get through"
-        late, lasts_s = partial(site.delay, most_s), AFTER_LEASES * fleet.lease_s
-        name = f"late, {most_s * 1000:.0f} ms"
-        await self.step(name, late, aim=everyone, lasts_s=lasts_s, more=more, why=why)
-        step = partial(self.step, more=more, why=why)
-        await step("in time", site.heal, aim=everyone, until=self.is_spread, lasts_s=fleet.lease_s)
         await self.move(f"{MOVED} to 0", 0)
 
     async def lose_members(self) -> None:
@@ -642,11 +524,6 @@ def totals(steps: list[Step]) -> dict[str, Any]:
 
 
 def print_step(step: Step) -> None:
-    costs = [
-        None if each is None else 100 * each / step.seconds
-        for each in (step.store_cpu_s, step.members_cpu_s)
-    ]
-    commands = (f"{name} {count / step.seconds:.1f}" for name, count in step.commands.most_common())
     note = f"  ({step.why})" if step.why and step.peak > step.permitted - 1 else ""
     STEPS.row(
         step.name,
@@ -655,10 +532,8 @@ def print_step(step: Step) -> None:
         step.bad,
         step.peak,
         step.permitted,
-        step.mean,
         "never" if step.after_s is None and step.is_awaited else step.after_s,
-        *costs,
-        more=f"  {', '.join(commands)}{note}",
+        more=note,
     )
 
 
@@ -668,12 +543,10 @@ async def measure(options: argparse.Namespace, directory: Path) -> Results:
         members=options.members,
         limit=options.limit,
         service_s=options.service_ms / 1000,
-        lease_s=options.lease,
-        refresh_s=options.refresh_ms / 1000,
     )
     with Site(directory, fleet) as site:
         await site.start()
-        STEPS.head("  commands a second")
+        STEPS.head()
         course = Course(site, asyncio.sleep, print_step)
         steps = await course.run(moves=options.moves, lasts_s=options.seconds)
     wrong = judge(steps, fleet.limit)
@@ -692,8 +565,6 @@ def main() -> int:
     add("--members", type=count_up_to(50, 2), default=3, help="of the fleet (3)")
     add("--limit", type=count_up_to(1000, 10), default=60, help="seats that they share (60)")
     add("--service-ms", type=count_up_to(5000), default=150, help="of a request (150)")
-    add("--lease", type=count_up_to(600), default=5, help="seconds (5)")
-    add("--refresh-ms", type=count_up_to(60_000, 100), default=1000, help="of a member (1000)")
     add("--moves", type=count_up_to(1000), default=10, help="of all load (10)")
     add("--seconds", type=count_up_to(3600), default=10, help="of steady load, and of none (10)")
     options = parser.parse_args()

@@ -1,19 +1,17 @@
 """An origin for load tests: it takes a fixed time, serves so many at once, misbehaves on request.
 
 `watch=true` in a target gets a chunked response with an event each `--event-period` that does not
-end; `limit=` a list of 20 kB in chunks; `/large` and `/chunked` a response of `--kib`; anything
-else, once its body is there, a small one.  It comes `--delay-ms` after a slot is free; at most
+end; `limit=` a list of 20 kB in chunks; `/large` a response of `--kib`; anything else, once its
+body is there, a small one.  It comes `--delay-ms` after a slot is free; at most
 `--slots` requests are served at once, the others wait in the order of their arrival, as before a
-server without flow control.  `/-/slots` says for how long how many slots were busy since the last
-call.
+server without flow control.
 
 A request with X-Answer (`echo.py`) gets the response that this names, and one that wants to upgrade
 a tunnel, from which each byte comes back.
 
 A request with a number in X-Request-Id is written to the journal before its response, so nothing is
 forgotten when the process is killed; the response repeats the number.  `/-/be/MANNER` says how to
-behave from now on: `well`, `slow`, `failing` (503), `unready`, or `starting`, which refuses
-everything by 403, as kube-apiserver does until its roles are loaded.  SIGTERM ends it in order:
+behave from now on: `well`, `slow`, `failing` (503) or `unready`.  SIGTERM ends it in order:
 what is under way gets its response, then connections close.
 
     python -m loadtest.origin --port 9000 --delay-ms 50 --slots 20
@@ -22,7 +20,6 @@ what is under way gets its response, then connections close.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import signal
@@ -57,7 +54,6 @@ if TYPE_CHECKING:
 
 ENTRY = struct.Struct("=dQ?")
 WRITES = frozenset((b"POST", b"PUT", b"PATCH"))
-MANNERS = ("well", "slow", "failing", "unready", "starting")
 READINESS = ("/readyz", "/livez", "/healthz")
 SLOW_TIMES = 100
 ITEM = b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default"}}\n'
@@ -104,23 +100,19 @@ class Origin:
         event_period_s: float = 0.0,
         name: str = "",
         journal: int | None = None,
-        manner: str = "well",
     ) -> None:
-        self.manner = manner
+        self.manner = "well"
         self.seen = Seen()
         self.name = name.encode()
         self.event_period_s = event_period_s
         self.connections: set[Connection] = set()
         self.is_ending = False
         self.large = b"0123456789abcde\n" * (kib * 64)
-        self.chunked = in_chunks(self.large)
         self.port = 0
         self._delay_s, self._jitter, self._slots = delay_s, jitter, slots
         self._journal = journal
         self._busy = 0
         self._waiting: deque[Connection] = deque()
-        self._changed_s = monotonic()
-        self._seconds_at: dict[int, float] = {}
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int = 0) -> None:
@@ -157,7 +149,7 @@ class Origin:
         elif self._busy == self._slots:
             self._waiting.append(connection)
         else:
-            self._set_busy(self._busy + 1)
+            self._busy += 1
             self._serve(connection)
 
     def _serve(self, connection: Connection) -> None:
@@ -177,27 +169,13 @@ class Origin:
             if not following.is_gone:
                 self._serve(following)
                 return
-        self._set_busy(self._busy - 1)
+        self._busy -= 1
 
     def on_begin(self, target: str) -> None:
         """Note that a request has a slot."""
 
     def on_end(self, target: str) -> None:
         """Note that it has its response."""
-
-    def report(self) -> bytes:
-        """Give the JSON object of seconds by number of busy slots since the last report."""
-        self._set_busy(self._busy)
-        body = json.dumps({str(busy): round(s, 6) for busy, s in self._seconds_at.items()})
-        self._seconds_at.clear()
-        return body.encode()
-
-    def _set_busy(self, busy: int) -> None:
-        now_s = monotonic()
-        elapsed_s = now_s - self._changed_s
-        self._seconds_at[self._busy] = self._seconds_at.get(self._busy, 0.0) + elapsed_s
-        self._changed_s = now_s
-        self._busy = busy
 
 
 class Connection(asyncio.Protocol):
@@ -268,11 +246,6 @@ class Connection(asyncio.Protocol):
         if target.startswith("/-/be/"):
             origin.manner = target.rpartition("/")[2]
             self._write(b"200 OK", b"")
-        elif target == "/-/slots":
-            self._write(b"200 OK", origin.report())
-            self.transport.close()
-        elif origin.manner == "starting":
-            self._write(b"403 Forbidden", b"")
         elif target in READINESS:
             is_well = origin.manner in ("well", "slow")
             self._write(b"200 OK" if is_well else b"500 Internal Server Error", b"")
@@ -301,8 +274,6 @@ class Connection(asyncio.Protocol):
             self._watch(EVENT, origin.event_period_s)
         elif "limit=" in target:
             self._write_chunks(LIST)
-        elif target.startswith("/chunked"):
-            self._write_chunks(origin.chunked)
         else:
             is_large = origin.large and target.startswith("/large")
             self._write(b"200 OK", origin.large if is_large else ITEM)
@@ -390,7 +361,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--event-period", type=float, default=0.0, help="seconds; 0 for one event of a watch")
     add("--name", default="", help="told in responses")
     add("--journal", default=os.devnull, help="file to append to")
-    add("--manner", choices=MANNERS, default="well", help="how it behaves at first")
     options = parser.parse_args(arguments)
     try:
         journal = None
@@ -404,7 +374,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             event_period_s=options.event_period,
             name=options.name,
             journal=journal,
-            manner=options.manner,
         )
         uvloop.run(serve(options.port, origin))
     except KeyboardInterrupt:

@@ -2,8 +2,7 @@
 
 The mix `cluster` is what clients of a Kubernetes cluster send, one user a connection, with bearer
 tokens from a token file.  In `varied` and `same` a small GET carries identity headers, which are
-believed; `varied` draws target and user for each, `same` repeats one.  `length`, `chunked` and
-`upload` have large bodies of `--kib`; `new` has a connection for each request.
+believed; `varied` draws target and user for each, `same` repeats one.
 
 Each proxy runs as one thread on one core before one origin; clients and the origin have the other
 core.  In each round every proxy is driven in turn, in an order drawn again, so a machine that slows
@@ -12,28 +11,22 @@ apfproxy runs with its default objects and metrics, and each mix has its own pro
 CPU time is what the kernel says the proxy process used, the kernel's work for it included.
 
     python -m loadtest.peers --rounds 5 --seconds 4 --mix cluster,varied --json peers.json
-    python -m loadtest.peers --mix length,chunked,upload --kib 64 --idle 0 --watches 0
 
-With --tls clients speak TLS 1.3 to each proxy, and `new` says what handshakes cost.  With
---upstream-tls the proxies speak it to the origin.  With --protocol the mix `cluster` goes over
-HTTP/2 as well, or instead, with several requests in flight on each connection.
+With --tls clients speak TLS 1.3 to each proxy.  With --protocol the mix `cluster` goes over HTTP/2
+as well, or instead, with several requests in flight on each connection.
 
-    python -m loadtest.peers --tls --upstream-tls --idle 1000 --watches 0
     python -m loadtest.peers --tls --mix cluster --protocol h1,h2 --idle 0 --watches 0
 
 With --with a second apfproxy, `apf+with`, has features on that the first has off, in the same
-rounds.  `endpoints` is three of them before the same origin.  With --interpreter more builds of
-apfproxy take part: what a virtual environment has installed, or another checkout; it is the last of
-them that is tried with and without.
+rounds.  With --interpreter more builds of apfproxy take part: what a virtual environment has
+installed, or another checkout; it is the last of them that is tried with and without.
 
     python -m loadtest.peers --proxies apfproxy --with access-log,top-flows --idle 0 --watches 0
     python -m loadtest.peers --interpreter before=../other-checkout --proxies haproxy,apfproxy
 
-Several numbers of connections are compared with the first.  With --rate so many requests of
-`cluster` are sent a second, in turn to the origin and through each proxy, and the median of a proxy
-less that of the origin is what the proxy adds.
+With --rate so many requests of `cluster` are sent a second, in turn to the origin and through each
+proxy, and the median of a proxy less that of the origin is what the proxy adds.
 
-    python -m loadtest.peers --mix cluster --connections 8,64,512,2000 --idle 0 --watches 0
     python -m loadtest.peers --mix cluster --rate 5000 --idle 0 --watches 0
 """
 
@@ -62,14 +55,15 @@ from loadtest.contenders import (
     start_nginx_origin,
 )
 from loadtest.memory import weigh
-from loadtest.processes import Process, start_origin
-from loadtest.program import Parser, Table, count_up_to, counts_up_to, measured, names_from
-from loadtest.wrk import DEFAULT_CONNECTIONS, KEPT_MIXES, LARGE, MIXES, Measurement, Variety, drive
+from loadtest.program import Parser, Table, count_up_to, measured, names_from
+from loadtest.wrk import DEFAULT_CONNECTIONS, MIXES, Measurement, Variety, drive
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
     from pathlib import Path
+
+    from loadtest.processes import Process
 
 SPARE_DESCRIPTORS = 500
 WARM_UP_S = 1
@@ -81,12 +75,11 @@ DIRECT = "direct"
 MAX_ADDED_MS = 0.2
 """The most that apfproxy's compiled build may add to the median at a rate."""
 MAX_FEATURES_RATIO = 1.1
-MAX_ENDPOINTS_RATIO = 1.05
 TARGETS: dict[str, dict[str, float]] = {
     COMPILED: {"cluster": 1.5, "cluster+h2+tls": 1.6, "varied": 1.8, "same": 1.15},
     INTERPRETED: {"cluster": 2.5, "varied": 3.0},
 }
-"""The limits of builds, per mix as `mix_name` has it."""
+"""The limits of builds, per mix, with what clients speak."""
 
 
 class Load(NamedTuple):
@@ -151,7 +144,7 @@ def print_medians(results: Sequence[Result], options: argparse.Namespace) -> lis
     for mix in options.loads:
         for name in options.builds:
             ratio = median_ratio(results, (mix, name), (mix, BASELINE))
-            known_as = mix_name(mix, tls=options.tls, upstream_tls=options.upstream_tls)
+            known_as = mix + "+tls" * options.tls
             target = TARGETS[kind_of(options.versions[name])].get(known_as)
             if ratio is not None and target is not None:
                 say(f"{name}, {mix}: {ratio:.2f} times HAProxy's CPU per request", ratio, target)
@@ -162,15 +155,11 @@ def print_medians(results: Sequence[Result], options: argparse.Namespace) -> lis
             name = list(options.builds)[-1]
             ratio = median_ratio(results, (mix, WITH), (mix, name))
             assert ratio is not None
-            is_endpoints = options.features == ["endpoints"]
-            limit = MAX_ENDPOINTS_RATIO if is_endpoints else MAX_FEATURES_RATIO
             features = ", ".join(options.features)
             text = f"{name} with {features}, {mix}: {ratio:.3f} times the CPU per request without"
-            say(text, ratio, limit)
+            say(text, ratio, MAX_FEATURES_RATIO)
         if DIRECT in options.proxies:
             print_added(results, mix, options)
-    for name in options.proxies:
-        print_growth(results, name, options)
     return medians
 
 
@@ -193,18 +182,6 @@ def median_ratio(
     return statistics.median(ratios) if ratios else None
 
 
-def print_growth(results: Sequence[Result], name: str, options: argparse.Namespace) -> None:
-    """Print the CPU per request with each number of connections, relative to the first one."""
-    for alike in {(load.mix, load.streams): None for load in options.loads.values()}:
-        first, *others = (
-            name for name, load in options.loads.items() if (load.mix, load.streams) == alike
-        )
-        ratios = [(load, median_ratio(results, (load, name), (first, name))) for load in others]
-        if ratios:
-            texts = (f"{load} {ratio:.2f}" for load, ratio in ratios)
-            print(f"{name}, times the CPU per request of {first}: {', '.join(texts)}")
-
-
 def print_added(results: Sequence[Result], mix: str, options: argparse.Namespace) -> None:
     """Print what each proxy adds to the median latency of the origin in the same round."""
     p50_ms = {
@@ -220,19 +197,13 @@ def print_added(results: Sequence[Result], mix: str, options: argparse.Namespace
             print(text)
 
 
-def mix_name(mix: str, *, tls: bool, upstream_tls: bool) -> str:
-    return mix + "+tls" * tls + "+upstream-tls" * upstream_tls
-
-
 def loads_of(options: argparse.Namespace) -> dict[str, Load]:
     loads = {}
     for mix in options.mix:
         for protocol in options.protocol:
             streams = options.streams if protocol == "h2" else 0
-            for count in options.connections:
-                name = f"{mix}-{count}" if len(options.connections) > 1 else mix
-                connections = count or max(1, DEFAULT_CONNECTIONS[mix] // max(1, streams))
-                loads[name + "+h2" * bool(streams)] = Load(mix, connections, streams)
+            connections = options.connections or max(1, DEFAULT_CONNECTIONS[mix] // max(1, streams))
+            loads[mix + "+h2" * bool(streams)] = Load(mix, connections, streams)
     return loads
 
 
@@ -244,12 +215,7 @@ def compare(options: argparse.Namespace, site: Site) -> list[Result]:
     with ExitStack() as running:
         proxies: dict[tuple[str, str, str], Process] = {}
         for mix in options.mix:
-            kib = ["--kib", str(options.kib)]
-            origin = running.enter_context(
-                start_origin(directory=site.directory, core=site.load_core, arguments=kib)
-                if mix in LARGE
-                else start_nginx_origin(site, mix)
-            )
+            origin = running.enter_context(start_nginx_origin(site, mix))
             for protocol in options.protocol:
                 of_mix = site._replace(
                     token_file=token_file if mix == "cluster" else None, http2=protocol == "h2"
@@ -266,7 +232,7 @@ def compare(options: argparse.Namespace, site: Site) -> list[Result]:
             return drive(
                 proxies[load.mix, "h2" if load.streams else "h1", name],
                 mix=load.mix,
-                variety=Variety(seed, options.rate, options.kib, load.streams),
+                variety=Variety(seed, options.rate, load.streams),
                 seconds=seconds,
                 connections=load.connections,
                 core=site.load_core,
@@ -295,10 +261,9 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--seconds", type=count_up_to(3600), default=4, help="seconds per proxy and round (4)")
     add(
         "--connections",
-        type=counts_up_to(MAX_CONNECTIONS),
-        default=[0],
-        metavar="N,...",
-        help="at once (cluster 256, by streams over HTTP/2; others 64); several are compared",
+        type=count_up_to(MAX_CONNECTIONS),
+        default=0,
+        help="at once (cluster 256, by streams over HTTP/2; others 64)",
     )
     add(
         "--protocol",
@@ -308,7 +273,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     add("--streams", type=count_up_to(100), default=8, help="at once on a connection of h2 (8)")
     add("--mix", type=names_from(MIXES, "mix"), help=f"{','.join(MIXES)} (cluster,varied,same)")
-    add("--kib", type=count_up_to(1 << 18), default=1024, help="of large bodies (1024)")
     add("--rate", type=count_up_to(100_000, 0), default=0, help="of cluster, requests a second")
     add(
         "--proxies",
@@ -332,7 +296,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="one more apfproxy: of a virtual environment, or NAME=CHECKOUT; may be repeated",
     )
     add("--tls", action="store_true", help="clients speak TLS 1.3 to the proxies")
-    add("--upstream-tls", action="store_true", help="the proxies speak TLS 1.3 to the origin")
     add(
         "--idle", type=count_up_to(MAX_CONNECTIONS, 0), default=8000, help="idle connections (8000)"
     )
@@ -342,9 +305,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--seed", type=int, default=None, help="for the order of proxies in each round")
     options = parser.parse_args(arguments)
     if options.mix is None:
-        options.mix = [*KEPT_MIXES, "new"] if options.tls else list(KEPT_MIXES)
-        if "h2" in options.protocol or options.rate:
-            options.mix = ["cluster"]
+        options.mix = ["cluster"] if "h2" in options.protocol or options.rate else list(MIXES)
     if "h2" in options.protocol and options.mix != ["cluster"]:
         parser.error("--protocol h2 drives the mix cluster only: say --mix cluster")
     if options.rate and (options.tls or options.mix != ["cluster"]):
@@ -368,8 +329,6 @@ def complete(parser: Parser, options: argparse.Namespace) -> None:
     if options.rate:
         options.proxies.insert(0, DIRECT)
         options.idle = options.watches = 0
-    if options.upstream_tls and (options.watches or not LARGE.keys().isdisjoint(options.mix)):
-        parser.error("the origin of watches and large bodies speaks no TLS: say --watches 0")
 
 
 def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, object], list[str]]:
@@ -379,13 +338,12 @@ def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, obj
     results: list[Result] = []
     medians: list[Result] = []
     weights: dict[str, dict[str, dict[str, float]]] = {}
-    tls = make_tls(directory) if options.tls or options.upstream_tls else None
+    tls = make_tls(directory) if options.tls else None
     site = Site(
         directory,
         proxy_core=None if options.no_pin else 0,
         load_core=None if options.no_pin else 1,
-        tls=tls if options.tls else None,
-        upstream_tls=tls if options.upstream_tls else None,
+        tls=tls,
         features=options.features,
         builds=options.builds,
     )

@@ -1,8 +1,6 @@
-"""Plots of isolation, of a gateway and of a soak, from the results that their `--json` writes.
+"""Plot the requests to each server behind a gateway, from the results of `gateway --json`.
 
-python -m loadtest.plots gateway gateway.json gateway.png
-python -m loadtest.plots soak soak.json soak.png
-python -m loadtest.plots isolation isolation.json isolation/
+python -m loadtest.plots gateway.json gateway.png
 """
 
 from __future__ import annotations
@@ -18,57 +16,13 @@ import matplotlib as mpl
 mpl.use("Agg")
 
 from matplotlib import pyplot as plt
-from matplotlib.ticker import NullFormatter
 
 from loadtest.program import Parser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 BIN_S = 0.25
-PANELS: tuple[tuple[str, Callable[[dict[str, Any]], float]], ...] = (
-    ("resident memory, MiB", lambda sample: sample["rss_bytes"] / (1 << 20)),
-    ("file descriptors", lambda sample: sample["descriptors"]),
-    ("seats in use", lambda sample: sample["state"]["seats"]),
-)
-
-
-def save(figure: Any, path: Path) -> None:  # noqa: ANN401 - matplotlib has types of its own
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-
-
-def plot_isolation(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
-    for setting in results:
-        title, flows = setting["title"], setting["flows"]
-        figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-        for label, numbers in setting["modest_ms"].items():
-            shares = [(rank + 1) / len(numbers) for rank in range(len(numbers))]
-            axes.step(sorted(numbers), shares, where="post", label=label)
-        axes.set_xscale("log")
-        axes.set_ylim(0, 1.02)
-        axes.axhline(0.99, color="grey", linewidth=0.5, linestyle="dotted")
-        axes.set_xticks([50, 100, 200, 500, 1000], ["50", "100", "200", "500", "1000"])
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.set_xlabel("latency of a request of a modest flow, ms")
-        axes.set_ylabel("share of requests")
-        axes.set_title(f"Modest flows beside a greedy one: {title}", fontsize=10)
-        axes.legend(loc="center")
-        save(figure, path / f"{setting['scenario']}-latency.png")
-        runs = ("beside", "without", "equal")
-        figure, row = plt.subplots(1, len(runs), figsize=(12, 4), layout="constrained")
-        for axes, run in zip(row, runs, strict=True):
-            mine = [flow for flow in flows if flow["load"] == run]
-            colors = ["tab:blue" if "modest" in flow["user"] else "tab:red" for flow in mine]
-            rates = [flow["requests_per_s"] for flow in mine]
-            bars = axes.bar(range(len(mine)), rates, color=colors)
-            axes.bar_label(bars, fmt="%.0f", fontsize=7)
-            names = [flow["user"].rpartition(":")[2] for flow in mine]
-            axes.set_xticks(range(len(mine)), names, rotation=60, ha="right", fontsize=7)
-            axes.set_ylabel("requests per second")
-            axes.set_title(run, fontsize=9)
-        figure.suptitle(f"Throughput by flow: {title}", fontsize=10)
-        save(figure, path / f"{setting['scenario']}-throughput.png")
 
 
 def plot_gateway(path: Path, results: Mapping[str, Any]) -> None:
@@ -98,39 +52,16 @@ def plot_gateway(path: Path, results: Mapping[str, Any]) -> None:
     axes.set_xlabel("seconds")
     axes.set_ylabel("requests a second")
     axes.legend(loc="upper right", fontsize=8)
-    save(figure, path)
-
-
-def plot_soak(path: Path, results: Mapping[str, Any]) -> None:
-    figure, rows = plt.subplots(len(PANELS), 1, figsize=(7, 7), sharex=True, layout="constrained")
-    for axes, (label, value) in zip(rows, PANELS, strict=True):
-        for name, proxy in results["proxies"].items():
-            samples = proxy["samples"]
-            minutes = [each["at_s"] / 60 for each in samples]
-            axes.plot(minutes, [value(each) for each in samples], label=name)
-        axes.set_ylabel(label)
-        axes.set_ylim(bottom=0)
-    rows[0].legend()
-    rows[-1].set_xlabel("minutes")
-    save(figure, path)
-
-
-PLOTS: dict[str, Callable[[Path, Any], None]] = {
-    "gateway": plot_gateway,
-    "isolation": plot_isolation,
-    "soak": plot_soak,
-}
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(__doc__, has_results=False)
-    parser.add_argument("of", choices=tuple(PLOTS), help="the load test")
     parser.add_argument("results", type=Path, help="its JSON file")
-    parser.add_argument("output", type=Path, help="a PNG file; of isolation a directory")
+    parser.add_argument("output", type=Path, help="a PNG file")
     options = parser.parse_args(arguments)
-    if options.of == "isolation":
-        options.output.mkdir(parents=True, exist_ok=True)
-    PLOTS[options.of](options.output, json.loads(options.results.read_text()))
+    plot_gateway(options.output, json.loads(options.results.read_text()))
     return 0
 
 

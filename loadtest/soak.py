@@ -3,20 +3,18 @@
 Two proxies, one of them with TLS, stand before one origin.  Clients have tokens or certificates;
 they pipeline, upload, watch, open tunnels and leave in the middle.  Meanwhile objects, tokens and
 the server's certificate are replaced again and again.  At the end all is quiet, and what is held
-then is compared with what was held at first.  With several endpoints the origin has as many ports,
-which in turn take no connections for a while.  With --protocol h2 the clients speak HTTP/2, watches
+then is compared with what was held at first.  With --protocol h2 the clients speak HTTP/2, watches
 among their requests; tunnels, and the watches that are held for long, speak HTTP/1.1 beside them.
 
     python -m loadtest.soak --minutes 20 --json soak.json
-    python -m loadtest.soak --minutes 20 --endpoints 3 --protocol h2
+    python -m loadtest.soak --minutes 20 --protocol h2
 
 With --faults a TCP link between proxy and origin treats connections badly, one way after the other
 and then all ways at random.  Every response is held against its request; after each fault the link
-is good again, all seats have to come back, and responses have to be good soon.  With several
-endpoints each has a link of its own, and only one at a time refuses connections.
+is good again, all seats have to come back, and responses have to be good soon.
 
     python -m loadtest.soak --faults --requests 200000 --seed 1
-    python -m loadtest.soak --faults --only reset,vanish --per-fault 5000 --endpoints 3
+    python -m loadtest.soak --faults --only reset,vanish --per-fault 5000
 
 With --strain clients that stall on purpose measure how late each deadline is kept, while links on
 both sides fail at random: heads, bodies, idle connections, responses, waits for a seat, tokens.
@@ -35,7 +33,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random
 import secrets
 import ssl
@@ -80,15 +77,12 @@ logLevel: warning
 HTTP2 = "  http2: {cleartext: true}\n"
 """For the proxy without TLS; with TLS it is on."""
 USERS = ("ann", "bob", "cid", "dot")
-SHUT_PERIOD_S = 10.0
-SHUT_S = 3.0
-"""How often an endpoint takes no connections, and for how long; open ones go on."""
 MIB = 1 << 20
 MAX_GROWTH = 0.05
 MAX_GROWTH_BYTES = 4 * MIB
 """Bounds growth of memory from the middle to the end: the greater of the two."""
 SAMPLES = Table(
-    "s >7.0f | proxy >7 | RSS MiB >9.1f | files >7 | threads >9 | seats >7 | executing >11"
+    "s >7.0f | proxy >7 | RSS MiB >9.1f | files >7 | seats >7 | executing >11"
     "| waiting >9 | active >8 | idle >6 | clients >9"
 )
 
@@ -98,7 +92,6 @@ class Sample:
     at_s: float
     rss_bytes: int
     descriptors: int
-    threads: int
     state: ProxyState
 
 
@@ -121,7 +114,6 @@ class Subject:
             monotonic() - began_s,
             self.proxy.rss_bytes(),
             self.proxy.descriptors(),
-            len(os.listdir(f"/proc/{self.proxy.pid}/task")),  # noqa: PTH208 - names are enough
             state,
         )
         print_sample(self.name, sample)
@@ -207,11 +199,8 @@ class Site:
 
 
 class Soak:
-    def __init__(
-        self, site: Site, subjects: Sequence[Subject], origins: Sequence[Origin], seed: int
-    ) -> None:
+    def __init__(self, site: Site, subjects: Sequence[Subject], seed: int) -> None:
         self.site = site
-        self.origins = origins
         self.subjects = subjects
         self.counts = {"watches": 0, "tunnels": 0, "changes": 0}
         self.wrong = FirstFew()
@@ -259,8 +248,6 @@ class Soak:
     async def live(self, seconds: float, requests_per_s: float, period_s: float) -> None:
         began_s = monotonic()
         beside = [asyncio.create_task(self._change()), self._begin_samples(began_s, period_s)]
-        if len(self.origins) > 1:
-            beside.append(asyncio.create_task(self._shut_one_after_the_other()))
         for subject in self.subjects:
             beside += [
                 asyncio.create_task(self._again_and_again(partial(each, subject)))
@@ -295,14 +282,6 @@ class Soak:
                     subject.samples.append(await subject.sample(began_s))
 
         return asyncio.create_task(take())
-
-    async def _shut_one_after_the_other(self) -> None:
-        while True:
-            for origin in self.origins:
-                await asyncio.sleep(SHUT_PERIOD_S - SHUT_S)
-                origin.refuse()
-                await asyncio.sleep(SHUT_S)
-                await origin.start(origin.port)
 
     async def _change(self) -> None:
         site = self.site
@@ -391,7 +370,7 @@ class Soak:
 def print_sample(name: str, sample: Sample) -> None:
     state = sample.state
     SAMPLES.row(
-        *(sample.at_s, name, sample.rss_bytes / MIB, sample.descriptors, sample.threads),
+        *(sample.at_s, name, sample.rss_bytes / MIB, sample.descriptors),
         *(state.seats, state.executing, state.waiting),
         *(state.upstream_active, state.upstream_idle, state.downstream),
     )
@@ -399,19 +378,16 @@ def print_sample(name: str, sample: Sample) -> None:
 
 async def measure(options: argparse.Namespace, directory: Path) -> Results:
     site = await asyncio.to_thread(Site, directory, http2=options.protocol == "h2")
-    origins = [Origin() for _ in range(options.endpoints)]
-    seen = origins[0].seen
+    origin = Origin()
     with contextlib.ExitStack() as running:
-        for origin in origins:
-            origin.seen = seen
-            running.callback(origin.stop)
-            await origin.start()
-        ports = [origin.port for origin in origins]
+        running.callback(origin.stop)
+        await origin.start()
+        ports = [origin.port]
         subjects = [
             Subject(running.enter_context(Proxy(directory, ports, name=name, settings=settings)))
             for name, settings in site.settings.items()
         ]
-        soak = Soak(site, subjects, origins, options.seed)
+        soak = Soak(site, subjects, options.seed)
         full = await soak.load(CALIBRATION_S, 0)
         print(f"at most {full:.0f} responses/s; half of that for {options.minutes} minutes")
         SAMPLES.head()
@@ -427,7 +403,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> Results:
             await subject.proxy.quiet()
             subject.after = await subject.sample(began_s)
     tally = soak.tally()
-    wrong = [*soak.wrong, *seen.wrong]
+    wrong = [*soak.wrong, *origin.seen.wrong]
     for subject in subjects:
         wrong += [*subject.wrong(), *subject.proxy.problems()]
         growth = subject.growth_bytes() / MIB
@@ -463,7 +439,6 @@ def main() -> int:
     add = parser.add_argument
     known = (*faults.FAULTS, *slow.MODES)
     add("--minutes", type=count_up_to(10_000), default=20, help="of half load, or of strain (20)")
-    add("--endpoints", type=count_up_to(9), default=1, help="of the origin (1)")
     add("--protocol", choices=("h1", "h2"), default="h1", help="of most clients: h1 or h2 (h1)")
     add("--sample-s", type=count_up_to(600), default=10, help="between samples (10)")
     add("--requests", type=count_up_to(10**8), default=200_000, help="under random faults (200000)")

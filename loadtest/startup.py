@@ -1,4 +1,4 @@
-"""Costs of a start: processor time, memory and modules of `apfproxy --version` and of `serve`.
+"""Costs of a start: processor time and memory of `apfproxy --version` and of `serve`.
 
     python -m loadtest.startup [--repeat 5] [--idle 5]
 
@@ -32,10 +32,6 @@ LIMITS = {
     "serve until ready, CPU seconds": 0.6,
     "serve idle, resident MiB": 60.0,
 }
-COUNTING = (
-    "import sys, apfproxy.cli.{module} as _; print(len(sys.modules),"
-    " sum(name.startswith('apfproxy.apiserver') for name in sys.modules))"
-)
 POLL_S = 0.02
 
 
@@ -77,17 +73,6 @@ def serve_cost(idle_s: int, directory: Path) -> tuple[float, float]:
         return ready_s, process.rss_bytes() / (1 << 20)
 
 
-def modules_of(module: str) -> str:
-    result = subprocess.run(
-        [sys.executable, "-c", COUNTING.format(module=module)],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    total, of_apiserver = result.stdout.split()
-    return f"{total} modules, {of_apiserver} of the API server"
-
-
 def measure(options: argparse.Namespace, directory: Path) -> Results:
     figures: dict[str, list[float]] = {name: [] for name in LIMITS}
     version, ready, idle = figures.values()
@@ -104,8 +89,6 @@ def measure(options: argparse.Namespace, directory: Path) -> Results:
         table.row(name, median, min(values), max(values), limit)
         if median > limit:
             wrong.append(f"{name}: {median:.2f}, more than {limit:g}")
-    for module in ("main", "commands", "serve"):
-        print(f"cli.{module}: {modules_of(module)}")
     return figures, wrong
 
 

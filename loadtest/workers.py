@@ -1,10 +1,10 @@
 """Covers what several workers cost and bring, and what clients notice of replacements and restarts.
 
 1. Costs: wrk keeps 64 connections a worker busy.  Counted is the CPU of the workers and of their
-   parent, while they are busy and while no request comes.  Where there are only two processors, the
-   load and the origin need their part, and requests a second say little; CPU a request is the
-   figure.  With `--pin` the proxies have the first processor, and the load and the origin another
-   one.  The rounds alternate between the numbers of workers; figures are the medians.
+   parent.  Where there are only two processors, the load and the origin need their part, and
+   requests a second say little; CPU a request is the figure.  With `--pin` the proxies have the
+   first processor, and the load and the origin another one.  The rounds alternate between the
+   numbers of workers; figures are the medians.
 2. Replacement: clients ask at a rate, a tenth of them on new connections, while SIGUSR2 replaces
    the workers again and again, while one of them is killed, and while a process without a parent is
    restarted behind a socket that this program holds, as systemd does.  Counted is every request
@@ -54,7 +54,6 @@ REPLACED = b"all workers are replaced"
 SERVES_AGAIN = b"serves again"
 LISTENS = b"listens on"
 PAUSE_S = 1.0
-IDLE_S = 5.0
 SAYS_WITHIN_S = 60.0
 AS_SYSTEMD = """
 import os, sys
@@ -104,8 +103,7 @@ async def started(site: Site, upstream_port: int, workers: int) -> AsyncIterator
 
 async def cost(site: Site, origin: Process, workers: int, seconds: int) -> dict[str, float]:
     async with started(site, origin.port, workers) as proxy:
-        serving = children_of(proxy.pid) if workers > 1 else [proxy.pid]
-        everybody = {proxy.pid, *serving}
+        everybody = {proxy.pid, *(children_of(proxy.pid) if workers > 1 else ())}
 
         def load(lasts_s: int) -> Measurement:
             return drive(
@@ -122,15 +120,10 @@ async def cost(site: Site, origin: Process, workers: int, seconds: int) -> dict[
         before = {pid: cpu_ns(pid) for pid in everybody}
         found = load(seconds)
         spent = {pid: cpu_ns(pid) - before[pid] for pid in everybody}
-        idle = sum(map(cpu_ns, everybody))
-        await asyncio.sleep(IDLE_S)
-        rest = sum(map(cpu_ns, everybody)) - idle
     return {
         "requests_per_s": found.requests_per_s,
         "cpu_us_per_request": sum(spent.values()) / 1e3 / found.requests,
         "parent_us_per_request": spent[proxy.pid] * (workers > 1) / 1e3 / found.requests,
-        "evenness": min(spent[pid] for pid in serving) / max(spent[pid] for pid in serving),
-        "idle_ms_per_s": rest / 1e6 / IDLE_S,
     }
 
 
@@ -147,9 +140,7 @@ async def costs(
         for count, of in found.items()
     }
     first = medians[counts[0]]["cpu_us_per_request"]
-    table = Table(
-        "workers >7 | req/s >12.0f | CPU us >9.1f | parent us >11.2f | even >7.2f| idle ms/s >10.2f"
-    )
+    table = Table("workers >7 | req/s >12.0f | CPU us >9.1f | parent us >11.2f")
     table.head()
     for count, each in medians.items():
         times = count / counts[0] * first / each["cpu_us_per_request"]

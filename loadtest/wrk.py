@@ -3,9 +3,7 @@
 The mixes of requests: `cluster` is what the clients of a Kubernetes cluster send (`cluster.py`), by
 a driver of its own (`cluster_driver.py`); `varied` draws namespace, name and user again for each
 request, from so many that what is cached of targets or users helps little; `same` sends one request
-over and over, which favours who remembers the last head; `new` sends that one on a connection
-of its own each time; `length` and `chunked` get large responses, with a Content-Length or in
-chunks, and `upload` sends a request of that size.
+over and over, which favours who remembers the last head.
 """
 
 from __future__ import annotations
@@ -25,12 +23,8 @@ if TYPE_CHECKING:
 
     from loadtest.contenders import TlsSite
 
-KEPT_MIXES = ("cluster", "varied", "same")
-LARGE = {"length": "/large", "chunked": "/chunked", "upload": "/upload"}
-MIXES = (*KEPT_MIXES, "new", *LARGE)
-DEFAULT_CONNECTIONS = {"cluster": CONNECTIONS, "varied": 64, "same": 64, "new": 64} | dict.fromkeys(
-    LARGE, 32
-)
+DEFAULT_CONNECTIONS = {"cluster": CONNECTIONS, "varied": 64, "same": 64}
+MIXES = tuple(DEFAULT_CONNECTIONS)
 
 TARGET = "/api/v1/namespaces/default/configmaps/x"
 FIELDS = {
@@ -66,18 +60,16 @@ end
 
 
 class Variety(NamedTuple):
-    """Sizes and numbers of requests.
+    """Numbers of requests of the mix `cluster`.
 
     Attributes:
-        seed: For the mix `cluster`; `varied` draws again each time.
-        rate: Requests a second of the mix `cluster`; 0 for as many as there can be.
-        kib: For bodies in the mixes `LARGE`.
-        streams: At once on each connection of `cluster` over HTTP/2; 0 speaks HTTP/1.1.
+        seed: For what is drawn.
+        rate: Requests a second; 0 for as many as there can be.
+        streams: At once on each connection over HTTP/2; 0 speaks HTTP/1.1.
     """
 
     seed: int = 0
     rate: int = 0
-    kib: int = 1024
     streams: int = 0
 
 
@@ -89,17 +81,12 @@ class Measurement(NamedTuple):
     p99_ms: float
 
 
-def script_text(mix: str, variety: Variety) -> str:
-    if mix != "varied":
-        sent = {**FIELDS, "Connection": "close"} if mix == "new" else FIELDS
-        fields = "".join(f'wrk.headers["{name}"] = "{text}"\n' for name, text in sent.items())
-        if mix == "upload":
-            fields += f'wrk.method = "PUT"\nwrk.body = string.rep("x", {variety.kib * 1024})\n'
-        return fields + REPORT_LUA
-    fields = "".join(
-        f"{name}: {text}\\r\\n" for name, text in FIELDS.items() if name != "X-Remote-User"
-    )
-    return VARIED_LUA % fields + REPORT_LUA
+def script_text(mix: str) -> str:
+    if mix == "same":
+        fields = (f'wrk.headers["{name}"] = "{text}"\n' for name, text in FIELDS.items())
+        return "".join(fields) + REPORT_LUA
+    lines = (f"{name}: {text}\\r\\n" for name, text in FIELDS.items() if name != "X-Remote-User")
+    return VARIED_LUA % "".join(lines) + REPORT_LUA
 
 
 def drive(
@@ -125,12 +112,12 @@ def drive(
         }
         return _drive_cluster(proxy, arguments, core, tls)
     script = directory / f"{mix}.lua"
-    script.write_text(script_text(mix, variety))
+    script.write_text(script_text(mix))
     scheme = "http" if tls is None else "https"
     argv = [
         *(installed("wrk"), "--threads=1", "--latency", f"--connections={connections}"),
         *(f"--duration={seconds}s", f"--script={script}"),
-        f"{scheme}://127.0.0.1:{proxy.port}{LARGE.get(mix, TARGET)}",
+        f"{scheme}://127.0.0.1:{proxy.port}{TARGET}",
     ]
     before_ns = proxy.cpu_ns()
     with _started(argv, core, tls) as wrk:
