@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from apfproxy.admin.explain_page import NOT_ENFORCED, TOLD_APART, explained
 from apfproxy.admin.gathering import ServingParts
 from apfproxy.admin.state import LoadsState
+from apfproxy.app.found_limit import FoundLimit
 from apfproxy.app.identities import Identities
 from apfproxy.app.identities import parts_of as identity_settings
 from apfproxy.base.events import shortfall
@@ -88,6 +89,7 @@ class Cluster:
         self.name = name
         self.settings = settings
         self.clock = clock
+        self._loop = loop
         self.counters = ProxyCounters(listener.counters)
         self.config_status = LoadsState()
         self._health = health
@@ -157,21 +159,46 @@ class Cluster:
             own_lines=lambda: self.identities.own_lines,
             on_change=self._on_servers,
         )
+        self.found_limit: FoundLimit | None = None
         self._rebalancing = Rebalancing(
             settings.upstream, pool, counters, loop, clock.now_ns, lambda: self.upstream.is_steady
         )
+        self._find_limit(settings)
         self._list_checks()
+
+    def _find_limit(self, settings: Settings) -> None:
+        """Look for the server limit, or no more, by the settings."""
+        if self.found_limit is not None:
+            self.found_limit.stop()
+        self.found_limit = self.served.load_meter = None
+        if not settings.flow_control.is_auto:
+            return
+        self.found_limit = FoundLimit(
+            settings,
+            self.controller,
+            self.counters.pool,
+            self._loop,
+            lambda: None if self.membership is None else self.membership.ledger,
+            self._fit_limit,
+        )
+        self.served.load_meter = self.found_limit.meter
+        if self._is_begun:
+            self.found_limit.start()
 
     def _list_checks(self) -> None:
         self.identities.list_in(self._health)
         self._list_upstream(self.settings)
         # Without adjustments the limits stay as they are: no reason to lose the requests.
         listed = partial(self._health.add, pages=(READYZ,), is_blocking=False)
-        listed("limits", look=self._adjustments.problem)
+        listed("limits", look=self._limits_problem)
         listed(CONFIGURATION)
         self._list_enforcement(self.settings)
         if self.membership is not None:
             listed(FLEET, look=self.membership.problem)
+
+    def _limits_problem(self) -> str | None:
+        found = self.found_limit
+        return self._adjustments.problem() or (None if found is None else found.problem())
 
     def _identities_of(self, settings: Settings) -> Identities:
         return Identities(
@@ -228,6 +255,8 @@ class Cluster:
 
     def begin(self) -> None:
         self._adjustments.start()
+        if self.found_limit is not None:
+            self.found_limit.start()
         self.upstream.start()
         self._rebalancing.start()
         self.identities.start()
@@ -255,12 +284,18 @@ class Cluster:
 
     def _fit_limit(self) -> None:
         """Have as many seats as the settings say for the healthy endpoints."""
-        pool, seats = self.served.pool, self._seats()
+        pool, found = self.served.pool, self.found_limit
+        if found is not None:
+            found.has_endpoints(pool.healthy_count)
+        seats = self._seats()
         if seats == self._server_limit:
             return
         self._server_limit, well = seats, pool.healthy_count
         if self.membership is None:
-            self.controller.resize(seats)
+            if found is None:
+                self.controller.resize(seats)
+            else:
+                self.controller.follow(seats)
         else:
             self.membership.look()
         self._note_limits()
@@ -275,6 +310,8 @@ class Cluster:
             self._events.record(time.time(), text)
 
     def _seats(self) -> int:
+        if self.found_limit is not None:
+            return self.found_limit.limit
         return self.settings.flow_control.seats(self.served.pool.healthy_count)
 
     def _on_short(self, level: str, seats: int) -> None:
@@ -319,6 +356,7 @@ class Cluster:
             self._list_enforcement(settings)
             is_prompt = settings.flow_control.limit_adjustment == PROMPT
             self.controller.adjust_promptly(is_prompt=is_prompt)
+            self._find_limit(settings)
         if (settings.flow_control, settings.upstream) != (before.flow_control, before.upstream):
             self._fit_limit()
             self._note_limits()
@@ -334,6 +372,8 @@ class Cluster:
     def stop(self) -> None:
         """Put nothing in force any more; harmless if it never began."""
         self._adjustments.stop()
+        if self.found_limit is not None:
+            self.found_limit.stop()
         if self.membership is not None:
             self.membership.stop()
         self.upstream.stop()

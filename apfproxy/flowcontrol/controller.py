@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from apfproxy.base.clock import Clock
-    from apfproxy.flowcontrol.limits import Adjustment
+    from apfproxy.flowcontrol.limits import Adjustment, LevelDemand
     from apfproxy.flowcontrol.queue_set import QueueSetConfig
     from apfproxy.request.attributes import RequestAttributes, User
 
@@ -327,6 +327,19 @@ class Controller:
         self._set_limits()
         self._adjust()
 
+    def follow(self, server_concurrency_limit: int) -> None:
+        """Resize between two adjustments: what levels used lately they keep; dispatches."""
+        self.server_concurrency_limit = server_concurrency_limit
+        self._set_limits()
+        levels = list(self.levels.values())
+        self._impose_by(
+            levels,
+            [
+                level.level_demand(level.demand.recent_watermark, level.demand.smoothed)
+                for level in levels
+            ],
+        )
+
     def allot(self, seats: int, by_level: Mapping[str, LevelLimits]) -> None:
         """Have `seats` of a limit that is shared with other proxies; dispatches.
 
@@ -526,6 +539,9 @@ class Controller:
         for level in levels:
             stats = level.demand.reset(now_ns)
             demands.append(level.level_demand(stats.high_watermark, level.demand.smoothed))
+        self._impose_by(levels, demands)
+
+    def _impose_by(self, levels: Sequence[PriorityLevel], demands: list[LevelDemand]) -> None:
         if self._prompt_limits is None:
             self._impose(levels, adjust(demands))
         else:

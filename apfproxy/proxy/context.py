@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.base.clock import Clock
+    from apfproxy.flowcontrol.load_meter import LoadMeter
     from apfproxy.flowcontrol.passage import FlowControl, FlowObserver
     from apfproxy.http.grammar import HeadError
     from apfproxy.proxy.client import OpenConnection
@@ -173,6 +174,7 @@ class Context:
         self.holdings = listener.holdings
         self.access_log: RequestLog | None = None
         self.tracer: Tracer | None = None
+        self.load_meter: LoadMeter | None = None  # while the server limit is to be found
         self.authenticator = authenticator or Authenticator(self.clock)
         self.flow_control = flow_control
         self.client_kinds = ClientKinds(settings, flow_control, self.authenticator, listener.room)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.authn.authenticator import Authentication, Authenticator
+    from apfproxy.flowcontrol.load_meter import LoadMeter
     from apfproxy.http.read_buffer import Piece
     from apfproxy.proxy.client import Client
     from apfproxy.proxy.context import Context
@@ -565,6 +566,8 @@ class Exchange(PoolWaiter):
             self._log(now_ns, "")
         if self.request.is_list and relay.status == 200 and relay.body_bytes:
             context.flow_control.costs.list_finished(self.request.attributes, relay.body_bytes)
+        if context.load_meter is not None:
+            self._measure(context.load_meter, relay, now_ns)
         if client.held:
             client.hold(0)
         # Before the seats, so that the request that gets them finds it.
@@ -577,6 +580,16 @@ class Exchange(PoolWaiter):
             relay.close()
         self.passage.release(now_ns)
         client.on_exchange_end(self, now_ns)
+
+    def _measure(self, load_meter: LoadMeter, relay: Relay, now_ns: int) -> None:
+        """Count a response of which the server limit can be learned."""
+        ticket, found, request = self.passage.ticket, self.passage.classification, self.request
+        if ticket is None or found is None or found.level.is_exempt or relay.slow_level:
+            return
+        if request.is_long_running or relay.status >= 500 or relay.status == 429:
+            return
+        seats = ticket.estimate.initial_seats
+        load_meter.add(request.attributes, relay.body_bytes, seats, now_ns - self.sent_ns)
 
     def finish(self, relay: Relay, event: states.ExchangeEvent, reason: str, why: str = "") -> None:
         now_ns = self.context.clock.now_ns()

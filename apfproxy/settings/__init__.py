@@ -16,14 +16,14 @@ from apfproxy.base.address import UNIX_MODE, UNSAID, Address, Network
 from apfproxy.http.credential_fields import CredentialRules, UnverifiedRules
 from apfproxy.settings import values
 from apfproxy.settings.store_address import FLEET, MEMBER, STORE
-from apfproxy.settings.values import AUTO_WORKERS, DURATION, MAX_WORKERS, SIZE, one_of
+from apfproxy.settings.values import AUTO_SEATS, AUTO_WORKERS, DURATION, MAX_WORKERS, SIZE, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from apfproxy.settings.values import Form
 
-__all__ = ["AUTO_WORKERS", "MAX_WORKERS", "UNIX_MODE", "UNSAID", "Address", "Network"]
+__all__ = ["AUTO_SEATS", "AUTO_WORKERS", "MAX_WORKERS", "UNIX_MODE", "UNSAID", "Address", "Network"]
 
 
 def wire_name(name: str) -> str:
@@ -470,12 +470,25 @@ class KubernetesSettings(Record):
     write_status: bool = False
 
 
+class AutoLimitSettings(Record):
+    """Of a server limit that is found: its bounds, its first value, and what it is for.
+
+    `target` is the percentage of the server's highest goodput that is aimed for.
+    """
+
+    min: Seats = 2
+    max: Seats = 2000
+    initial: Seats = 100
+    target: Annotated[int, bounds(50, 99)] = 97
+
+
 class FlowControlSettings(Record):
     ALTERNATIVES = ("server_concurrency_limit", "per_endpoint")
     RESTART = ("store", "kubernetes", "hash_seed")
 
     enforcement: Annotated[str, form(one_of(ENFORCE, OBSERVE))] = ENFORCE
-    server_concurrency_limit: Seats = 600
+    server_concurrency_limit: Annotated[int, Meta(le=MAX_SEATS, extra={"form": values.SEATS})] = 600
+    auto_limit: AutoLimitSettings = AutoLimitSettings()
     per_endpoint: Seats | None = None
     limit_adjustment: Annotated[str, form(one_of(PROMPT, AS_KUBERNETES))] = PROMPT
     objects: tuple[File, ...] = ()
@@ -486,10 +499,14 @@ class FlowControlSettings(Record):
     object_counts_from: Url | None = None
     object_counts_interval_s: Annotated[float, duration(0.1)] = 30.0
 
+    @property
+    def is_auto(self) -> bool:
+        return self.per_endpoint is None and self.server_concurrency_limit == AUTO_SEATS
+
     def seats(self, healthy: int) -> int:
         """The limit of the whole; without a healthy endpoint, that of one."""
         if self.per_endpoint is None:
-            return self.server_concurrency_limit
+            return self.server_concurrency_limit or self.auto_limit.initial
         return min(self.per_endpoint * max(healthy, 1), MAX_SEATS)
 
 

@@ -48,6 +48,8 @@ NUMBER_OF_BYTES = re.compile(r"([0-9]+)\s*([A-Za-z]*)")
 AUTO = "auto"
 AUTO_WORKERS = 0
 """As many workers as there are processors."""
+AUTO_SEATS = 0
+"""As many seats as the server turns out to need."""
 MAX_WORKERS = 128
 """Each of them has pools, caches and health checks of its own: beyond, replicas do better."""
 
@@ -345,6 +347,13 @@ WORKERS = matching(
     f"a number of workers from 1 to {MAX_WORKERS}, or {AUTO}",
     ("str", "int"),
     lambda text: AUTO_WORKERS if text == AUTO else int(text),
+    metavar="NUMBER",
+)
+SEATS = matching(
+    f"{AUTO}|0*[1-9][0-9]{{0,9}}",
+    f"a number of seats from 1 on, or {AUTO}",
+    ("str", "int"),
+    lambda text: AUTO_SEATS if text == AUTO else int(text),
     metavar="NUMBER",
 )
 FILE = Form(parse_text, "the path of a file", metavar="FILE")

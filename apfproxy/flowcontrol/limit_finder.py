@@ -1,0 +1,437 @@
+"""Finds the server limit: the least concurrency at which the server does about all that it can.
+
+How much a server does by how much is asked of it at once rises, then is flat or falls.  Where it
+stops to rise, at the knee, more requests in the server only wait there, out of reach of fair
+queuing.  So:
+
+1. **Goodput, not latency, decides.**  The curve (`load_curve`) is measured by having other limits
+   for a moment: with twice or half as many seats while the knee is sought, between two known
+   concurrencies when it lies there, and a fifth above or below now and then once it is found.
+   Latency alone cannot tell a server that became slow from one that became full.
+2. **The knee** is the least concurrency with `target` of the highest goodput.  Where noise leaves
+   that open, less is taken.
+3. **Up only while requests wait**, since no more than is asked for can be measured; down whenever
+   less does as well.  Where too little is asked for to know, the limit stays.
+4. **Distress** (429, 503, 504, resets, time-outs) takes a part of the limit at once, and keeps
+   it from coming back for some time.
+5. **A change of the server** shows as another goodput than was seen at the same concurrency; then
+   what was seen is forgotten.  A server that stands still teaches nothing until it goes on.
+
+Nothing here rests on a least latency, which a server that is always overloaded never shows.
+
+Source, for comparison: the gradient controller of Envoy and Gradient2 of Netflix' concurrency
+limits take latency over a least or a mean one for the signal; Vegas and BBR have the product of
+throughput and least latency for it; the search is Heiss and Wagner's incremental steps (VLDB 1991)
+with a memory.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from apfproxy.base.transitions import Event
+from apfproxy.flowcontrol.load_curve import LoadCurve, Sample, smoothed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from apfproxy.flowcontrol.load_curve import Point
+    from apfproxy.flowcontrol.load_meter import LoadClass
+
+NEAR: Final = 1.25
+"""Concurrencies so near to each other are near enough."""
+FIRST_STEP: Final = 2.0
+NEXT_STEP: Final = 1.5
+PROBE_STEP: Final = 0.2
+FIRST_PAUSE_S: Final = 4.0
+LONGEST_PAUSE_S: Final = 6.0
+"""Between two looks at other limits once one is found."""
+A_SEAT: Final = 1.3
+"""Between concurrencies that differ by so much at most no other one is sought."""
+LEAST_SAMPLE_S: Final = 0.3
+LEAST_RESPONSES: Final = 8
+FEW_S: Final = 5.0
+"""After so long fewer responses do."""
+COARSE: Final = (0.05, 1.0)
+FINE: Final = (0.025, 2.0)
+"""A sample ends with this error, or after so many seconds."""
+CHANGED: Final = 0.2
+"""The least difference of goodput, as a logarithm, that is a change of the server."""
+DISTRESS_PART: Final = 0.05
+"""The part of responses that tell of distress from which on it counts."""
+DISTRESS_CUT: Final = 0.7
+DISTRESS_S: Final = 15.0
+LEAST_STALL_S: Final = 0.5
+LONGEST_SETTLING_S: Final = 2.0
+KEPT_DECISIONS: Final = 10
+LEAST_REACH: Final = 0.05
+"""Of the seats in use over the limit: priority levels that idle may keep seats that others lack."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinderSettings:
+    """Bounds of the limit, where it begins, and the part of the highest goodput that it is for.
+
+    `lag_s` is the time that another limit takes to be in force, as it does in a fleet.
+    """
+
+    least: int
+    most: int
+    initial: int
+    target: float
+    lag_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What happened since the last look.
+
+    Attributes:
+        seats: In use, of levels that are limited.
+        is_waiting: Whether requests wait for seats.
+        responses: Class to the count of its responses and their seconds, each once a seat.
+        distress: Responses, or failures to respond, that tell of the server's distress.
+    """
+
+    duration_s: float
+    seats: float
+    is_waiting: bool
+    responses: Mapping[LoadClass, tuple[float, float]]
+    distress: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A limit, when it was set (in seconds of the clock of `LimitFinder.look`), and why."""
+
+    at_s: float
+    limit: int
+    reason: str
+
+
+class FinderState(enum.StrEnum):
+    SEARCHING = "searching"
+    HOLDING = "holding"
+    PROBING = "probing"
+    """It has another limit for a moment, to see whether that is better by now."""
+
+
+TRANSITIONS: Final = {
+    FinderState.SEARCHING: {
+        "found": FinderState.HOLDING,
+        "search": FinderState.SEARCHING,
+    },
+    FinderState.HOLDING: {"probe": FinderState.PROBING, "search": FinderState.SEARCHING},
+    FinderState.PROBING: {"found": FinderState.HOLDING, "search": FinderState.SEARCHING},
+}
+FOUND: Final = Event("found", TRANSITIONS)
+PROBE: Final = Event("probe", TRANSITIONS)
+SEARCH: Final = Event("search", TRANSITIONS)
+
+
+class LimitFinder:
+    """Sets `limit` from what it sees at each `look`, some ten a second.
+
+    Where it only observes, it tries no other limits: `limit` is what the curve says by itself.
+
+    Attributes:
+        found: The knee, in seats; None while it is not known.
+        decisions: The last ones, the newest last.
+    """
+
+    def __init__(self, settings: FinderSettings, *, is_observing: bool = False) -> None:
+        self.settings = settings
+        self.is_observing = is_observing
+        self.limit = settings.initial
+        self.found: int | None = None
+        self.state = FinderState.SEARCHING
+        self.decisions: deque[Decision] = deque(maxlen=KEPT_DECISIONS)
+        self.curve = LoadCurve()
+        self._now_s = 0.0
+        self._begun_s: float | None = None
+        self._settled_s = 0.0
+        self._latency_s = 0.05
+        self._stalled_s = 0.0
+        self._sample: Sample | None = None
+        self._suspicions = 0
+        self._disagreements = 0
+        # The search
+        self._step = FIRST_STEP
+        self._is_down_first = True
+        self._ceiling = math.inf
+        self._ceiling_until_s = 0.0
+        self._distress_until_s = 0.0
+        # The concurrency that is held, and the last sample there while requests waited
+        self._home = float(settings.initial)
+        self._reach = 1.0  # seats in use over the limit, while requests wait
+        self._at_home: Sample | None = None
+        self._probes = 0
+        self._pause_s = FIRST_PAUSE_S
+        self._probe_s = 0.0
+
+    def look(self, now_s: float, load: Load) -> None:
+        """Learn from what happened since the last look, and set the limit."""
+        self._now_s = now_s
+        responses = sum(count for count, _ in load.responses.values())
+        if responses:
+            taken_s = sum(taken_s for _, taken_s in load.responses.values())
+            self._latency_s += 0.3 * (taken_s / responses - self._latency_s)
+        if self._stands_still(load, responses) or self._is_in_distress(load, responses):
+            return
+        if self._begun_s is None and responses:
+            self._begun_s = now_s
+        if self._begun_s is None or now_s - self._begun_s < min(2 * self._latency_s, 3.0):
+            return  # short responses come first
+        if load.seats > self.limit * self._reach * 1.1 + 0.5 and not self.is_observing:
+            self._settle(self._latency_s)  # it drains
+        if now_s < self._settled_s or load.seats < 0.5:  # noqa: PLR2004  of a seat
+            return
+        self._gather(load, responses)
+
+    def adopt(self, limit: int) -> None:
+        """Have a limit that was found elsewhere."""
+        if limit != self.limit:
+            self.limit = limit
+            self._home = limit * self._reach
+            self.state = FinderState.SEARCHING
+            self._settle(self._latency_s)
+
+    def resize(self, factor: float) -> None:
+        """Have the limit and the curve of so many times as many servers."""
+        self.curve.scale(factor)
+        self._sample = self._at_home = None
+        self._home *= factor
+        if not self.is_observing:
+            self._set(self.limit * factor * self._reach, "another number of endpoints is well")
+
+    # What is seen
+
+    def _stands_still(self, load: Load, responses: float) -> bool:
+        longest_s = max(LEAST_STALL_S, 5 * self._latency_s)
+        if not responses and load.seats >= 1 and not load.distress:
+            self._stalled_s += load.duration_s
+            if self._stalled_s > longest_s:
+                self._sample = None
+            elif self._sample is not None:
+                _extend(self._sample, load)
+            return True
+        if self._stalled_s > longest_s:
+            self._latency_s = min(self._latency_s, 0.5)
+            self._settle(2 * self._latency_s + 0.2)
+        self._stalled_s = 0.0
+        return False
+
+    def _is_in_distress(self, load: Load, responses: float) -> bool:
+        if load.distress <= DISTRESS_PART * (responses + load.distress):
+            return False
+        self._sample = None
+        if self._now_s >= self._distress_until_s and not self.is_observing:
+            seats = min(load.seats, self.limit * self._reach)
+            self._distress_until_s = self._now_s + 1.0 + 2 * self._latency_s
+            self.curve.forget(above=seats * 0.75)
+            self._ceiling, self._ceiling_until_s = seats * 0.95, self._now_s + DISTRESS_S
+            self._search(is_down_first=True)
+            self._set(
+                seats * DISTRESS_CUT,
+                f"the server is in distress: {load.distress} of"
+                f" {load.distress + responses:.0f} responses say so, or failed",
+            )
+        return True
+
+    def _gather(self, load: Load, responses: float) -> None:
+        self.curve.weigh(load.responses)
+        sample = self._sample
+        if sample is None:
+            sample = self._sample = Sample(0.0, 0.0, 0.0, 0.0, {}, [])
+        _extend(sample, load)
+        counts = {each: count for each, (count, _) in load.responses.items()}
+        sample.responses += responses
+        for each, count in counts.items():
+            sample.counts[each] = sample.counts.get(each, 0.0) + count
+        sample.parts.append((load.duration_s, counts))
+        few = sample.responses < LEAST_RESPONSES and sample.duration_s < FEW_S
+        if sample.duration_s < LEAST_SAMPLE_S or few:
+            return
+        self.curve.look_at_noise(sample)
+        is_coarse = self.state is FinderState.SEARCHING and self._step > NEXT_STEP
+        error, longest_s = COARSE if is_coarse else FINE
+        if self.curve.error(sample.responses) > error and sample.duration_s < longest_s:
+            return
+        self._sample = None
+        self._learn(sample)
+
+    def _learn(self, sample: Sample) -> None:
+        is_binding = sample.waiting_s >= sample.duration_s / 2
+        if is_binding and not self.is_observing:
+            self._reach = min(max(sample.concurrency / self.limit, LEAST_REACH), 1 / LEAST_REACH)
+        self._look_for_more(sample, is_binding=is_binding)
+        deviation, error = self.curve.deviation(sample)
+        if abs(deviation) > max(CHANGED, 3 * error):
+            self._suspicions += 1
+            if self._suspicions == 1 and abs(deviation) < max(3 * CHANGED, 6 * error):
+                return
+            self.curve.forget()
+            self._search(is_down_first=deviation < 0)
+        self._suspicions = 0
+        if self.state is FinderState.HOLDING and is_binding:
+            self._at_home = sample
+        self.curve.add(self._now_s, sample)
+        self._decide(sample, is_binding=is_binding)
+
+    def _look_for_more(self, sample: Sample, *, is_binding: bool) -> None:
+        """See whether a probe above has more than it had before: then the server can do more."""
+        home = self._at_home
+        if self.state is not FinderState.PROBING or home is None or not is_binding:
+            return
+        ratio = sample.concurrency / home.concurrency
+        if sample.concurrency <= self._home * 1.05 + 0.4:
+            return
+        more = self.curve.goodput(sample.counts, sample.duration_s)
+        before = self.curve.goodput(home.counts, home.duration_s)
+        error = self.curve.error(sample.responses)
+        if before and more / before > max(1 + 0.6 * (ratio - 1), math.exp(1.5 * error)):
+            self.curve.forget()
+            self.curve.add(self._now_s, home)
+            self._search(is_down_first=False)
+
+    # What is decided
+
+    def _decide(self, sample: Sample, *, is_binding: bool) -> None:
+        points = smoothed(self.curve.points(self._now_s))
+        index = self._knee(points)
+        knee = points[index].concurrency
+        # Less is asked for than the server can do: there is no reason to take any of it away.
+        is_free = not is_binding and sample.concurrency < 0.9 * self.limit * self._reach
+        is_free = is_free and knee >= 0.9 * sample.concurrency
+        self.found = None if is_free else self._limit_for(knee)
+        if self.is_observing:
+            if self.found is not None and abs(self.found - self.limit) > 0.1 * self.limit:
+                self._set(knee, OBSERVED)
+            return
+        limit, reason = self._next(points, index, is_binding=is_binding)
+        is_next_far = reason in (MORE, LESS)
+        if self.state is FinderState.SEARCHING:
+            if limit:
+                self._is_down_first = False
+                self._set(limit, reason)
+            else:
+                self._hold(knee, is_free=is_free)
+            return
+        is_other = abs(knee - self._home) > 0.08 * self._home
+        is_other = is_other and self._limit_for(knee) != self._limit_for(self._home)
+        if self.state is FinderState.PROBING:
+            self._pause_s = FIRST_PAUSE_S if is_other else min(1.2 * self._pause_s, LONGEST_PAUSE_S)
+            if is_other and limit and is_next_far:
+                self._search(is_down_first=False)
+                self._set(limit, reason)
+            else:
+                self._hold(knee if is_other else self._home, is_free=is_free)
+        elif is_free:
+            pass
+        elif self._now_s >= self._probe_s:
+            self._probe()
+        elif is_other and not is_next_far:
+            self._disagreements += 1
+            if self._disagreements > 1:
+                self._hold(knee, is_free=False)
+        else:
+            self._disagreements = 0
+
+    def _knee(self, points: list[Point]) -> int:
+        """The index of the least concurrency with the goodput that is aimed for."""
+        highest = max(each.goodput * (1 - min(each.error, 0.06)) for each in points)
+        aim = self.settings.target * highest
+        return next(
+            index
+            for index, each in enumerate(points)
+            if each.goodput * (1 + min(each.error, 0.04)) >= aim
+        )
+
+    def _next(self, points: list[Point], index: int, *, is_binding: bool) -> tuple[float, str]:
+        """The concurrency to look at next, and why; 0 if the knee is known."""
+        knee, top = points[index].concurrency, points[-1].concurrency
+        is_top = index == len(points) - 1
+        least, most = (each * self._reach for each in (self.settings.least, self.settings.most))
+        if self._now_s < self._ceiling_until_s:
+            most = min(most, max(least, self._ceiling))
+        if index == 0:
+            is_open = self._is_down_first or not is_binding or not is_top
+            if knee > least + 0.6 and is_open:
+                return max(least, knee / self._step), LESS
+        else:
+            below = points[index - 1]
+            is_far = knee / below.concurrency > NEAR and knee - below.concurrency > A_SEAT
+            growth = points[index].goodput / below.goodput if below.goodput else math.inf
+            is_bent = growth < 1 + 0.85 * (knee / below.concurrency - 1)
+            if is_far and (is_bent or (is_binding and not is_top)):
+                return math.sqrt(knee * below.concurrency), BETWEEN
+        if is_top and knee < most * 0.97 - 0.5 and is_binding:
+            return min(most, max(knee * self._step, knee + 1)), MORE
+        if is_binding and top < min(most, 1.7 * knee) - 0.5:
+            return min(most, max(2 * knee, knee + 1)), ABOVE
+        return 0.0, ""
+
+    def _hold(self, knee: float, *, is_free: bool) -> None:
+        if self.state is not FinderState.HOLDING:
+            self.state = FOUND[self.state]
+            self._probe_s = self._now_s + self._pause_s
+        self._step = NEXT_STEP
+        self._disagreements = 0
+        self._home = knee
+        if not is_free:
+            self._set(knee, HELD)
+
+    def _probe(self) -> None:
+        self._probes += 1
+        limit = self._limit_for(self._home)
+        step = max(1, round(PROBE_STEP * limit))
+        side = -1 if self._probes % 3 == 0 else 1
+        if not self.settings.least <= limit + side * step <= self.settings.most:
+            side = -side
+        self.state = PROBE[self.state]
+        self._set((limit + side * step) * self._reach, PROBED)
+
+    def _search(self, *, is_down_first: bool) -> None:
+        self.state = SEARCH[self.state]
+        self._step = NEXT_STEP
+        self._is_down_first = is_down_first
+        self._pause_s = FIRST_PAUSE_S
+
+    def _limit_for(self, concurrency: float) -> int:
+        """The limit with which so many seats are in use while requests wait."""
+        limit = round(concurrency / self._reach)
+        return min(max(limit, self.settings.least), self.settings.most)
+
+    def _set(self, concurrency: float, reason: str) -> None:
+        before = self.limit
+        self.limit = self._limit_for(concurrency)
+        self._sample = None
+        if self.limit != before:
+            self._settle(self._latency_s * self.limit / before)
+            self.decisions.append(Decision(self._now_s, self.limit, reason))
+
+    def _settle(self, pause_s: float) -> None:
+        """Let no sample begin before the requests of now are through."""
+        pause_s = min(pause_s, LONGEST_SETTLING_S) + 0.05 + self.settings.lag_s
+        self._settled_s = max(self._settled_s, self._now_s + pause_s)
+        self._sample = None
+
+
+MORE: Final = "requests wait, and more seats did more so far"
+LESS: Final = "fewer seats may do as much"
+BETWEEN: Final = "the best limit lies between two that were seen"
+ABOVE: Final = "to see that more seats do no more"
+OBSERVED: Final = "what was observed says so; nothing was tried"
+HELD: Final = "the least with about the most goodput"
+PROBED: Final = "a look whether another limit is better by now"
+
+
+def _extend(sample: Sample, load: Load) -> None:
+    sample.duration_s += load.duration_s
+    sample.seat_s += load.seats * load.duration_s
+    if load.is_waiting:
+        sample.waiting_s += load.duration_s

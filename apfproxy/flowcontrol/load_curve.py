@@ -1,0 +1,215 @@
+"""A server's goodput at each concurrency, from the responses that passed.
+
+Goodput is the responses of a second, each counted by the weight of its class: the time that
+responses of the class take, compared with those of other classes under the same load.  So a change
+of the mix from cheap requests to dear ones is no change of the server.  Where requests take several
+seats a response counts once for each.
+
+The curve is kept at concurrencies that lie some percent apart.  What was seen at one of them loses
+weight with time.  Counts are kept by class, so that a weight that becomes better known counts for
+what was seen before, too.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from apfproxy.flowcontrol.load_meter import LoadClass
+
+    Counts = Mapping[LoadClass, float]
+
+APART: Final = 1.12
+"""Concurrencies of which one is so many times the other are told apart."""
+ALL_APART: Final = 9
+"""Below, each whole concurrency is told apart."""
+HALVED_S: Final = 30.0
+"""What was seen counts half after this time."""
+FORGOTTEN_S: Final = 90.0
+WEIGHED: Final = 300.0
+"""Responses of a class that its weight is the mean of, about."""
+STEADY: Final = 0.15
+"""The part of a new look at the noise in what is known of it."""
+
+
+@dataclass(slots=True)
+class Sample:
+    """What was seen in some time at about the same concurrency, in seats and seconds.
+
+    Attributes:
+        seat_s: Seats in use, times seconds.
+        waiting_s: Seconds in which requests waited for seats.
+        counts: Responses by class, each counted once a seat.
+        parts: The same of each look, with its seconds.
+    """
+
+    duration_s: float
+    seat_s: float
+    waiting_s: float
+    responses: float
+    counts: dict[LoadClass, float]
+    parts: list[tuple[float, dict[LoadClass, float]]]
+
+    @property
+    def concurrency(self) -> float:
+        return self.seat_s / self.duration_s
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One point of the curve: `error` is the standard error of its goodput, as a part of it."""
+
+    concurrency: float
+    goodput: float
+    error: float
+    age_s: float = 0.0
+
+
+class _Seen:
+    """What was seen at one concurrency; the older it is, the less it counts."""
+
+    def __init__(self) -> None:
+        self.duration_s = 0.0
+        self.seat_s = 0.0
+        self.responses = 0.0
+        self.at_s = 0.0
+        self.counts: dict[LoadClass, float] = {}
+
+    def add(self, now_s: float, sample: Sample) -> None:
+        kept = math.exp2((self.at_s - now_s) / HALVED_S) if self.duration_s else 0.0
+        self.at_s = now_s
+        self.duration_s = self.duration_s * kept + sample.duration_s
+        self.seat_s = self.seat_s * kept + sample.seat_s
+        self.responses = self.responses * kept + sample.responses
+        counts = {each: count * kept for each, count in self.counts.items()}
+        for each, count in sample.counts.items():
+            counts[each] = counts.get(each, 0.0) + count
+        self.counts = counts
+
+
+class LoadCurve:
+    """Goodput by concurrency.
+
+    Attributes:
+        noise: The square of the coefficient of variation of one response's part in the goodput.
+    """
+
+    def __init__(self) -> None:
+        self.noise = 1.0
+        self._slowdown = 1.0  # of responses lately, over the weights of their classes
+        self._weights: dict[LoadClass, float] = {}
+        self._weighed: dict[LoadClass, float] = {}
+        self._seen: dict[int, _Seen] = {}
+
+    def weigh(self, responses: Mapping[LoadClass, tuple[float, float]]) -> None:
+        """Learn what the responses of each class take: their count, and their seconds in all."""
+        known = [(each, *found) for each, found in responses.items() if each in self._weights]
+        if expected_s := sum(self._weights[each] * count for each, count, _ in known):
+            self._slowdown = sum(taken_s for _, _, taken_s in known) / expected_s
+        for each, (count, taken_s) in responses.items():
+            weighed = self._weighed[each] = min(self._weighed.get(each, 0.0) + count, WEIGHED)
+            weight = self._weights.get(each, 0.0)
+            found = taken_s / count / self._slowdown
+            self._weights[each] = weight + (found - weight) * min(1.0, count / weighed)
+
+    def goodput(self, counts: Counts, duration_s: float) -> float:
+        return sum(self._weights[each] * count for each, count in counts.items()) / duration_s
+
+    def error(self, responses: float) -> float:
+        """The standard error of the goodput of so many responses, as a part of it."""
+        return math.sqrt(self.noise / max(responses, 1.0))
+
+    def look_at_noise(self, sample: Sample) -> None:
+        parts = [
+            (sum(counts.values()), self.goodput(counts, duration_s))
+            for duration_s, counts in sample.parts
+        ]
+        mean = sum(goodput for _, goodput in parts) / len(parts)
+        if len(parts) > 2 and mean:  # noqa: PLR2004  two say little
+            square = sum(count * (goodput / mean - 1.0) ** 2 for count, goodput in parts)
+            found = min(square / (len(parts) - 1), 4.0 * self.noise)
+            self.noise += STEADY * (found - self.noise)
+
+    def add(self, now_s: float, sample: Sample) -> None:
+        self._seen.setdefault(_place(sample.concurrency), _Seen()).add(now_s, sample)
+
+    def deviation(self, sample: Sample) -> tuple[float, float]:
+        """The logarithm of what the sample has to what was seen there, and its standard error."""
+        seen = self._seen.get(_place(sample.concurrency))
+        if seen is None:
+            return 0.0, math.inf
+        before = self.goodput(seen.counts, seen.duration_s)
+        now = self.goodput(sample.counts, sample.duration_s)
+        error = math.hypot(self.error(sample.responses), self.error(seen.responses))
+        return (math.log(now / before) if now and before else 0.0), error
+
+    def forget(self, above: float = 0.0) -> None:
+        """Forget what was seen at this concurrency, in seats, and above."""
+        self._seen = {
+            place: seen
+            for place, seen in self._seen.items()
+            if seen.seat_s / seen.duration_s < above
+        }
+
+    def scale(self, factor: float) -> None:
+        """Have it as it would be of so many times as many servers."""
+        scaled: dict[int, _Seen] = {}
+        for seen in self._seen.values():
+            seen.seat_s *= factor
+            seen.counts = {each: count * factor for each, count in seen.counts.items()}
+            scaled[_place(seen.seat_s / seen.duration_s)] = seen
+        self._seen = scaled
+
+    def points(self, now_s: float) -> list[Point]:
+        """The curve as it was seen, by concurrency."""
+        self._seen = {
+            place: seen for place, seen in self._seen.items() if now_s - seen.at_s <= FORGOTTEN_S
+        }
+        found = [
+            Point(
+                seen.seat_s / seen.duration_s,
+                self.goodput(seen.counts, seen.duration_s),
+                self.error(seen.responses),
+                now_s - seen.at_s,
+            )
+            for seen in self._seen.values()
+        ]
+        return sorted(found, key=lambda point: point.concurrency)
+
+
+def smoothed(points: Iterable[Point]) -> list[Point]:
+    """The curve without falls before its highest point: neighbours that fall share their mean.
+
+    Source: the pool-adjacent-violators algorithm, weighted by the errors.
+    """
+    points = list(points)
+    top = max(
+        range(len(points)), key=lambda index: points[index].goodput * _at_least(points[index])
+    )
+    pools: list[tuple[float, float, int]] = []  # goodput, weight, points
+    for point in points[: top + 1]:
+        pools.append((point.goodput, max(point.error, 1e-4) ** -2, 1))
+        while len(pools) > 1 and pools[-2][0] >= pools[-1][0]:
+            (upper, more, after), (lower, less, before) = pools.pop(), pools.pop()
+            mean = (upper * more + lower * less) / (more + less)
+            pools.append((mean, more + less, before + after))
+    found: list[Point] = []
+    for goodput, weight, count in pools:
+        for _ in range(count):
+            own = points[len(found)]
+            found.append(Point(own.concurrency, goodput, weight**-0.5, own.age_s))
+    return found + points[top + 1 :]
+
+
+def _at_least(point: Point) -> float:
+    return point.goodput * (1.0 - min(point.error, 1.0))
+
+
+def _place(concurrency: float) -> int:
+    if concurrency < ALL_APART:
+        return -round(concurrency)
+    return round(math.log(concurrency, APART))
