@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.base.transitions import Event
-from apfproxy.flowcontrol.load_curve import LoadCurve, Sample, smoothed
+from apfproxy.flowcontrol.load_curve import LoadCurve, Sample, knee_index, smoothed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -302,7 +302,7 @@ class LimitFinder:
 
     def _decide(self, sample: Sample, *, is_binding: bool) -> None:
         points = smoothed(self.curve.points(self._now_s))
-        index = self._knee(points)
+        index = knee_index(points, self.settings.target)
         knee = points[index].concurrency
         # Less is asked for than the server can do: there is no reason to take any of it away.
         is_free = not is_binding and sample.concurrency < 0.9 * self.limit * self._reach
@@ -340,16 +340,6 @@ class LimitFinder:
                 self._hold(knee, is_free=False)
         else:
             self._disagreements = 0
-
-    def _knee(self, points: list[Point]) -> int:
-        """The index of the least concurrency with the goodput that is aimed for."""
-        highest = max(each.goodput * (1 - min(each.error, 0.06)) for each in points)
-        aim = self.settings.target * highest
-        return next(
-            index
-            for index, each in enumerate(points)
-            if each.goodput * (1 + min(each.error, 0.04)) >= aim
-        )
 
     def _next(self, points: list[Point], index: int, *, is_binding: bool) -> tuple[float, str]:
         """The concurrency to look at next, and why; 0 if the knee is known."""

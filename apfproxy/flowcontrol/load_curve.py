@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from apfproxy.flowcontrol.load_meter import LoadClass
 
@@ -203,6 +203,19 @@ def smoothed(points: Iterable[Point]) -> list[Point]:
             own = points[len(found)]
             found.append(Point(own.concurrency, goodput, weight**-0.5, own.age_s))
     return found + points[top + 1 :]
+
+
+def knee_index(points: Sequence[Point], target: float) -> int:
+    """The index of the least concurrency with this part of the highest goodput.
+
+    Goodput counts as high as its error leaves open where that makes for less concurrency.
+    """
+    highest = max(each.goodput * (1 - min(each.error, 0.06)) for each in points)
+    return next(
+        index
+        for index, each in enumerate(points)
+        if each.goodput * (1 + min(each.error, 0.04)) >= target * highest
+    )
 
 
 def _at_least(point: Point) -> float:
