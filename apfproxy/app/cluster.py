@@ -132,6 +132,7 @@ class Cluster:
         self.served = Context(
             settings, listener, flow_control, pool, self.counters, identities.authenticator
         )
+        self.found_limit: FoundLimit | None = None
         # What others tell: seats, objects, servers, costs.
         behind = ServersBehind(lambda: self.settings.upstream, self._servers)
         self.membership = open_membership(
@@ -159,7 +160,6 @@ class Cluster:
             own_lines=lambda: self.identities.own_lines,
             on_change=self._on_servers,
         )
-        self.found_limit: FoundLimit | None = None
         self._rebalancing = Rebalancing(
             settings.upstream, pool, counters, loop, clock.now_ns, lambda: self.upstream.is_steady
         )
@@ -167,9 +167,12 @@ class Cluster:
         self._list_checks()
 
     def _find_limit(self, settings: Settings) -> None:
-        """Look for the server limit, or no more, by the settings."""
-        if self.found_limit is not None:
-            self.found_limit.stop()
+        """Look for the server limit, or no more, by the settings; one that was found stays."""
+        before = self.found_limit
+        if before is not None:
+            if before.is_by(settings):
+                return
+            before.stop()
         self.found_limit = self.served.load_meter = None
         if not settings.flow_control.is_auto:
             return
@@ -180,6 +183,7 @@ class Cluster:
             self._loop,
             lambda: None if self.membership is None else self.membership.ledger,
             self._fit_limit,
+            None if before is None else before.finder.limit,
         )
         self.served.load_meter = self.found_limit.meter
         if self._is_begun:

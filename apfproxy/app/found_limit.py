@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Recurring
+from apfproxy.fleet.ledger import LeaseState
 from apfproxy.flowcontrol.limit_finder import FinderSettings, LimitFinder, Load
 from apfproxy.flowcontrol.load_meter import LoadMeter
 from apfproxy.settings import OBSERVE
+from apfproxy.upstream.counters import UpstreamFailure
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
     from apfproxy.fleet.ledger import Ledger
+    from apfproxy.fleet.record import Member
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.settings import Settings
     from apfproxy.upstream.counters import PoolCounters
@@ -22,15 +25,22 @@ if TYPE_CHECKING:
 LOOK_S = 0.1
 STALE_S = 5.0
 DISTRESS = (429, 503, 504)
+ABSENCE = (UpstreamFailure.CONNECT, UpstreamFailure.TLS)
+"""Failures of a server that is not there, or not to be used: no limit changes that."""
 
 
 class FoundLimit:
     """Looks at the load ten times a second, and calls `on_change` when it finds another limit.
 
     Of a fleet one member alone tries other limits, and the others follow it: two that try at a time
-    would each take for its own what the other does.  It leads as long as it has requests, or no
-    one else has; which one does can be seen in the record, where the others name the greatest
-    limit that they allow.
+    would each take for its own what the other does.  A leader names its limit in the record, and
+    the others name the most that they allow.  All see by the same record who is to lead: a member
+    that has requests rather than one that has none, then that of the least key.  So two that lead
+    are one after the next write, and who leads changes only when the leader goes or has no
+    requests; the next one begins at the limit of the last one.  This is why members cannot drive
+    each other to and fro.  Without the store the limit stays as it is.
+
+    `limit` is where it begins, if not as the settings say.
     """
 
     def __init__(
@@ -41,34 +51,51 @@ class FoundLimit:
         loop: asyncio.AbstractEventLoop,
         ledger: Callable[[], Ledger | None],
         on_change: Callable[[], None],
+        limit: int | None = None,
     ) -> None:
         auto = settings.flow_control.auto_limit
         lag_s = settings.fleet.refresh_interval_s if settings.fleet.store else 0.0
+        initial = auto.initial if limit is None else min(max(limit, auto.min), auto.max)
         self.meter = LoadMeter()
         self.finder = LimitFinder(
-            FinderSettings(auto.min, auto.max, auto.initial, auto.target / 100, lag_s),
+            FinderSettings(auto.min, auto.max, initial, auto.target / 100, lag_s),
             is_observing=settings.flow_control.enforcement == OBSERVE,
         )
+        self._settings = settings.flow_control
         self._controller = controller
         self._counters = counters
         self._loop = loop
         self._ledger = ledger
         self._on_change = on_change
-        self._is_leading = True
+        self.is_leading = not settings.fleet.store
         self._endpoints = 0
         self._looked_s = loop.time()
         self._distress = self._all_distress()
         self._looks = Recurring(Part.LIMITS, loop, LOOK_S, STALE_S, self._look)
+        self._assume(self.finder.limit)
 
     @property
     def limit(self) -> int:
-        """What this proxy reports: the most there may be unless it leads."""
-        return self.finder.limit if self._is_leading else self.finder.settings.most
+        """What this proxy reports: where others share the limit, the most there may be, or less."""
+        if self._ledger() is None:
+            return self.finder.limit
+        most = self.finder.settings.most
+        return min(self.finder.limit, max(1, most - 1)) if self.is_leading else most
+
+    def is_by(self, settings: Settings) -> bool:
+        """Whether these settings want the limit to be found as it is here."""
+        now, before = settings.flow_control, self._settings
+        return (now.is_auto, now.auto_limit, now.enforcement) == (
+            before.is_auto,
+            before.auto_limit,
+            before.enforcement,
+        )
 
     def start(self) -> None:
         self._looks.start()
 
     def stop(self) -> None:
+        self._assume(None)
         self._looks.stop()
 
     def problem(self) -> str | None:
@@ -87,12 +114,9 @@ class FoundLimit:
         self._distress = distress
         load = self._load(duration_s, max(0, distress - before))
         ledger, limit = self._ledger(), self.limit
-        if ledger is not None:
-            self._is_leading = self._leads(ledger, now_s, is_busy=load.seats > 0)
-            if not self._is_leading:
-                self.finder.adopt(ledger.limit)
-        if self._is_leading:
+        if ledger is None or self._leads(ledger, now_s):
             self.finder.look(now_s, load)
+        self._assume(self.finder.limit)
         if self.limit != limit:
             self._on_change()
 
@@ -102,24 +126,44 @@ class FoundLimit:
         seats = float(sum(each.queue_set.seats_in_use for each in levels))
         if self.finder.is_observing:  # where requests go on that have no seats
             seats = sum(taken_s for _, taken_s in responses.values()) / max(duration_s, LOOK_S)
-        ledger = self._ledger()
+        ledger, part = self._ledger(), 1.0
         if ledger is not None:  # what one sees is like what all see
-            seats *= ledger.limit / max(ledger.in_force(), 1)
+            part = max(ledger.in_force(), 1) / max(ledger.limit, 1)
         is_waiting = any(each.queue_set.requests_waiting for each in levels)
-        return Load(duration_s, seats, is_waiting, responses, distress)
+        return Load(duration_s, seats / part, is_waiting, responses, distress, part)
 
-    def _leads(self, ledger: Ledger, now_s: float, *, is_busy: bool) -> bool:
-        leaders = {
-            key: each.entry
-            for key, each in ledger.others.items()
-            if each.is_live(now_s) and each.entry.limit < self.finder.settings.most
-        }
-        if self._is_leading:
-            return not any(key < ledger.key or not is_busy for key in leaders)
-        return not leaders or (is_busy and not any(each.used for each in leaders.values()))
+    def _assume(self, limit: int | None) -> None:
+        ledger = self._ledger()
+        if ledger is not None:
+            ledger.assumed = limit
+
+    def _leads(self, ledger: Ledger, now_s: float) -> bool:
+        """Lead or follow by the record; whether this member is to look for the limit."""
+        own = ledger.entry
+        if ledger.state is not LeaseState.HELD or own is None:
+            return False
+        live = {key: each.entry for key, each in ledger.others.items() if each.is_live(now_s)}
+        rank = _rank(ledger.key, own)
+        most = self.finder.settings.most
+        leaders = [_rank(key, entry) for key, entry in live.items() if entry.limit < most]
+        if self.is_leading:
+            self.is_leading = all(rank < each for each in leaders)
+        elif all(rank < _rank(key, entry) for key, entry in live.items()):
+            is_idle, _ = rank
+            self.is_leading = not leaders or (not is_idle and all(idle for idle, _ in leaders))
+        if not self.is_leading and leaders:
+            self.finder.adopt(ledger.limit)
+        return self.is_leading
 
     def _all_distress(self) -> int:
         return sum(
-            each.telling + sum(each.answers.get(status, 0) for status in DISTRESS)
+            each.telling
+            - sum(each.failures[failure] for failure in ABSENCE)
+            + sum(each.answers.get(status, 0) for status in DISTRESS)
             for each in (self._counters.unattributed, *self._counters.endpoints.values())
         )
+
+
+def _rank(key: str, entry: Member) -> tuple[bool, str]:
+    """Who of a fleet is to lead comes first: one that has requests, then the least key."""
+    return not entry.demand, key

@@ -220,6 +220,9 @@ class Ledger:
         others: The others, by key.
         lost: How many others ended without leaving, or seemed to.
         limit: Seats of the server: the least that any member's settings say.
+        entry: Its own part of the record, as it wrote it last; None before.
+        assumed: To set, where members find the limit: what it is as long as none names less than
+            its settings allow, such as before the next one leads; None elsewhere.
     """
 
     def __init__(
@@ -233,6 +236,8 @@ class Ledger:
         self.others: dict[str, Sighting] = {}
         self.lost = 0
         self.limit = limit
+        self.entry: Member | None = None
+        self.assumed: int | None = None
         self._ended: dict[str, int] = {}  # members of the record: the beat that was their last
         self._replicas = replicas or FEWEST
         self._most = 1  # members at once, as seen last
@@ -348,6 +353,7 @@ class Ledger:
     def written(self, plan: Plan) -> None:
         self.state = WRITTEN[self.state]
         self.claim = plan.entry.claim
+        self.entry = plan.entry
         self._known_writes = plan.record.writes
         self._written_beat = plan.entry.beat
         self._written_demand = sum(plan.entry.demand.values())
@@ -410,6 +416,8 @@ class Ledger:
         """Take the least limit; where it is lower, what is in force is less by the same part."""
         before, in_force = self.limit, self.in_force()
         self.limit = min([limit, *(each.entry.limit for each in self.others.values())])
+        if self.assumed is not None and self.limit == limit:
+            self.limit = min(limit, self.assumed)
         if self.limit < before:
             self.target = min(self.target, in_force * self.limit // before)
 

@@ -13,7 +13,7 @@ queuing.  So:
 3. **Up only while requests wait**, since no more than is asked for can be measured; down whenever
    less does as well.  Where too little is asked for to know, the limit stays.
 4. **Distress** (429, 503, 504, resets, time-outs) takes a part of the limit at once, and keeps
-   it from coming back for some time.
+   it from coming back for some time; `distress` says when it counts.
 5. **A change of the server** shows as another goodput than was seen at the same concurrency; then
    what was seen is forgotten.  A server that stands still teaches nothing until it goes on.
 
@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.base.transitions import Event
+from apfproxy.flowcontrol.distress import Distress
 from apfproxy.flowcontrol.load_curve import LoadCurve, Sample, knee_index, smoothed
 
 if TYPE_CHECKING:
@@ -61,12 +62,14 @@ FINE: Final = (0.025, 2.0)
 """A sample ends with this error, or after so many seconds."""
 CHANGED: Final = 0.2
 """The least difference of goodput, as a logarithm, that is a change of the server."""
-DISTRESS_PART: Final = 0.05
-"""The part of responses that tell of distress from which on it counts."""
 DISTRESS_CUT: Final = 0.7
 DISTRESS_S: Final = 15.0
 LEAST_STALL_S: Final = 0.5
 LONGEST_SETTLING_S: Final = 2.0
+LONGEST_DRAIN_S: Final = 10.0
+"""Levels that have a seat at least may use more in all than a small limit: that never drains."""
+LONGEST_GAP_S: Final = 2.0
+"""In a sample; after a longer time without load another one begins."""
 KEPT_DECISIONS: Final = 10
 LEAST_REACH: Final = 0.05
 """Of the seats in use over the limit: priority levels that idle may keep seats that others lack."""
@@ -91,10 +94,11 @@ class Load:
     """What happened since the last look.
 
     Attributes:
-        seats: In use, of levels that are limited.
+        seats: In use, of levels that are limited; of a fleet, those of all members.
         is_waiting: Whether requests wait for seats.
         responses: Class to the count of its responses and their seconds, each once a seat.
         distress: Responses, or failures to respond, that tell of the server's distress.
+        part: The part of a fleet's responses that these are, more than 0.
     """
 
     duration_s: float
@@ -102,6 +106,7 @@ class Load:
     is_waiting: bool
     responses: Mapping[LoadClass, tuple[float, float]]
     distress: int = 0
+    part: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +159,9 @@ class LimitFinder:
         self._now_s = 0.0
         self._begun_s: float | None = None
         self._settled_s = 0.0
+        self._drained_s = 0.0
+        self._gathered_s = 0.0
+        self._seats = 0.0  # in use lately
         self._latency_s = 0.05
         self._stalled_s = 0.0
         self._sample: Sample | None = None
@@ -164,7 +172,8 @@ class LimitFinder:
         self._is_down_first = True
         self._ceiling = math.inf
         self._ceiling_until_s = 0.0
-        self._distress_until_s = 0.0
+        self._distress = Distress()
+        self._cut_until_s = 0.0
         # The concurrency that is held, and the last sample there while requests waited
         self._home = float(settings.initial)
         self._reach = 1.0  # seats in use over the limit, while requests wait
@@ -175,7 +184,10 @@ class LimitFinder:
 
     def look(self, now_s: float, load: Load) -> None:
         """Learn from what happened since the last look, and set the limit."""
+        if load.duration_s <= 0:
+            return
         self._now_s = now_s
+        self._seats += 0.3 * (load.seats - self._seats)
         responses = sum(count for count, _ in load.responses.values())
         if responses:
             taken_s = sum(taken_s for _, taken_s in load.responses.values())
@@ -184,21 +196,25 @@ class LimitFinder:
             return
         if self._begun_s is None and responses:
             self._begun_s = now_s
+            self._drain()
         if self._begun_s is None or now_s - self._begun_s < min(2 * self._latency_s, 3.0):
             return  # short responses come first
-        if load.seats > self.limit * self._reach * 1.1 + 0.5 and not self.is_observing:
-            self._settle(self._latency_s)  # it drains
+        is_over = load.seats > self.limit * self._reach * 1.1 + 0.5
+        if is_over and now_s < self._drained_s and not self.is_observing:
+            self._settle(self._latency_s)
         if now_s < self._settled_s or load.seats < 0.5:  # noqa: PLR2004  of a seat
             return
         self._gather(load, responses)
 
     def adopt(self, limit: int) -> None:
-        """Have a limit that was found elsewhere."""
-        if limit != self.limit:
-            self.limit = limit
-            self._home = limit * self._reach
-            self.state = FinderState.SEARCHING
-            self._settle(self._latency_s)
+        """Have a limit that was found elsewhere; what was seen here stays."""
+        if limit == self.limit:
+            return
+        self._search(is_down_first=False)
+        self._set(limit * self._reach, ADOPTED)
+        self.limit = limit  # whatever the bounds are here
+        self._home = limit * self._reach
+        self._at_home = self.found = None
 
     def resize(self, factor: float) -> None:
         """Have the limit and the curve of so many times as many servers."""
@@ -226,32 +242,43 @@ class LimitFinder:
         return False
 
     def _is_in_distress(self, load: Load, responses: float) -> bool:
-        if load.distress <= DISTRESS_PART * (responses + load.distress):
+        distress = self._distress
+        distress.see(load.duration_s, load.distress, responses)
+        if not distress.is_high and not distress.is_mass:
             return False
         self._sample = None
-        if self._now_s >= self._distress_until_s and not self.is_observing:
-            seats = min(load.seats, self.limit * self._reach)
-            self._distress_until_s = self._now_s + 1.0 + 2 * self._latency_s
-            self.curve.forget(above=seats * 0.75)
-            self._ceiling, self._ceiling_until_s = seats * 0.95, self._now_s + DISTRESS_S
-            self._search(is_down_first=True)
-            self._set(
-                seats * DISTRESS_CUT,
-                f"the server is in distress: {load.distress} of"
-                f" {load.distress + responses:.0f} responses say so, or failed",
-            )
+        if distress.is_high and self._now_s >= self._cut_until_s and not self.is_observing:
+            self._cut()
         return True
 
+    def _cut(self) -> None:
+        part, settings = self._distress.part, self.settings
+        self._cut_until_s = self._now_s + 1.0 + min(2 * self._latency_s, LONGEST_SETTLING_S)
+        back_to = self._distress.cut(self._now_s, self.limit, settings.least)
+        self._search(is_down_first=True)
+        if back_to is not None:
+            self._ceiling_until_s = self._now_s
+            self._set(back_to * self._reach, IN_VAIN)
+            return
+        seats = max(min(self._seats, self.limit * self._reach), 1.0)
+        self.curve.forget(above=seats * 0.75)
+        self._ceiling, self._ceiling_until_s = seats * 0.95, self._now_s + DISTRESS_S
+        self._set(
+            seats * DISTRESS_CUT,
+            f"the server is in distress: {part:.0%} of the responses say so, or failed",
+        )
+
     def _gather(self, load: Load, responses: float) -> None:
-        self.curve.weigh(load.responses)
-        sample = self._sample
-        if sample is None:
+        self.curve.weigh(self._now_s, load.responses)
+        sample, gap_s = self._sample, self._now_s - self._gathered_s - load.duration_s
+        self._gathered_s = self._now_s
+        if sample is None or gap_s > LONGEST_GAP_S:
             sample = self._sample = Sample(0.0, 0.0, 0.0, 0.0, {}, [])
         _extend(sample, load)
         counts = {each: count for each, (count, _) in load.responses.items()}
         sample.responses += responses
         for each, count in counts.items():
-            sample.counts[each] = sample.counts.get(each, 0.0) + count
+            sample.counts[each] = sample.counts.get(each, 0.0) + count / load.part
         sample.parts.append((load.duration_s, counts))
         few = sample.responses < LEAST_RESPONSES and sample.duration_s < FEW_S
         if sample.duration_s < LEAST_SAMPLE_S or few:
@@ -269,7 +296,7 @@ class LimitFinder:
         if is_binding and not self.is_observing:
             self._reach = min(max(sample.concurrency / self.limit, LEAST_REACH), 1 / LEAST_REACH)
         self._look_for_more(sample, is_binding=is_binding)
-        deviation, error = self.curve.deviation(sample)
+        deviation, error = self.curve.deviation(self._now_s, sample)
         if abs(deviation) > max(CHANGED, 3 * error):
             self._suspicions += 1
             if self._suspicions == 1 and abs(deviation) < max(3 * CHANGED, 6 * error):
@@ -277,8 +304,8 @@ class LimitFinder:
             self.curve.forget()
             self._search(is_down_first=deviation < 0)
         self._suspicions = 0
-        if self.state is FinderState.HOLDING and is_binding:
-            self._at_home = sample
+        if self.state is FinderState.HOLDING:
+            self._at_home = sample if is_binding else None
         self.curve.add(self._now_s, sample)
         self._decide(sample, is_binding=is_binding)
 
@@ -402,7 +429,13 @@ class LimitFinder:
         self._sample = None
         if self.limit != before:
             self._settle(self._latency_s * self.limit / before)
+            self._drain()
             self.decisions.append(Decision(self._now_s, self.limit, reason))
+
+    def _drain(self) -> None:
+        """Let no sample begin for some time while more seats are in use than the limit allows."""
+        pause_s = min(3 * self._latency_s + 1.0, LONGEST_DRAIN_S)
+        self._drained_s = self._now_s + pause_s + self.settings.lag_s
 
     def _settle(self, pause_s: float) -> None:
         """Let no sample begin before the requests of now are through."""
@@ -411,6 +444,8 @@ class LimitFinder:
         self._sample = None
 
 
+ADOPTED: Final = "another member of the fleet found it"
+IN_VAIN: Final = "as before: lower limits did not help the server"
 MORE: Final = "requests wait, and more seats did more so far"
 LESS: Final = "fewer seats may do as much"
 BETWEEN: Final = "the best limit lies between two that were seen"

@@ -32,6 +32,11 @@ HALVED_S: Final = 30.0
 FORGOTTEN_S: Final = 90.0
 WEIGHED: Final = 300.0
 """Responses of a class that its weight is the mean of, about."""
+LEAST_S: Final = 1e-6
+"""Responses that took no time, by the clock, would have no weight."""
+LEAST_COUNT: Final = 0.01
+"""Classes with fewer responses are as good as forgotten."""
+LEAST_NOISE: Final = 0.01
 STEADY: Final = 0.15
 """The part of a new look at the noise in what is known of it."""
 
@@ -43,8 +48,8 @@ class Sample:
     Attributes:
         seat_s: Seats in use, times seconds.
         waiting_s: Seconds in which requests waited for seats.
-        counts: Responses by class, each counted once a seat.
-        parts: The same of each look, with its seconds.
+        counts: Responses by class, each counted once a seat; of a fleet, those of all members.
+        parts: The seconds of each look, and the responses that were seen in it.
     """
 
     duration_s: float
@@ -85,10 +90,26 @@ class _Seen:
         self.duration_s = self.duration_s * kept + sample.duration_s
         self.seat_s = self.seat_s * kept + sample.seat_s
         self.responses = self.responses * kept + sample.responses
-        counts = {each: count * kept for each, count in self.counts.items()}
+        counts = {
+            each: count * kept for each, count in self.counts.items() if count * kept > LEAST_COUNT
+        }
         for each, count in sample.counts.items():
             counts[each] = counts.get(each, 0.0) + count
         self.counts = counts
+
+
+class _Weight:
+    """The seconds that a response of a class takes where others take what they weigh."""
+
+    def __init__(self) -> None:
+        self.value_s = 0.0
+        self.at_s = 0.0
+        self._count = 0.0
+
+    def add(self, now_s: float, count: float, found_s: float) -> None:
+        self.at_s = now_s
+        self._count = min(self._count + count, WEIGHED)
+        self.value_s += (found_s - self.value_s) * min(1.0, count / self._count)
 
 
 class LoadCurve:
@@ -101,23 +122,29 @@ class LoadCurve:
     def __init__(self) -> None:
         self.noise = 1.0
         self._slowdown = 1.0  # of responses lately, over the weights of their classes
-        self._weights: dict[LoadClass, float] = {}
-        self._weighed: dict[LoadClass, float] = {}
+        self._weights: dict[LoadClass, _Weight] = {}
         self._seen: dict[int, _Seen] = {}
 
-    def weigh(self, responses: Mapping[LoadClass, tuple[float, float]]) -> None:
+    def weigh(self, now_s: float, responses: Mapping[LoadClass, tuple[float, float]]) -> None:
         """Learn what the responses of each class take: their count, and their seconds in all."""
-        known = [(each, *found) for each, found in responses.items() if each in self._weights]
-        if expected_s := sum(self._weights[each] * count for each, count, _ in known):
-            self._slowdown = sum(taken_s for _, _, taken_s in known) / expected_s
+        weights = self._weights
+        known = [each for each in responses if each in weights]
+        expected_s = sum(weights[each].value_s * responses[each][0] for each in known)
+        taken_s = sum(responses[each][1] for each in known)
+        if expected_s > 0 and taken_s > 0:
+            self._slowdown = taken_s / expected_s
         for each, (count, taken_s) in responses.items():
-            weighed = self._weighed[each] = min(self._weighed.get(each, 0.0) + count, WEIGHED)
-            weight = self._weights.get(each, 0.0)
-            found = taken_s / count / self._slowdown
-            self._weights[each] = weight + (found - weight) * min(1.0, count / weighed)
+            if count > 0:
+                weight = weights.setdefault(each, _Weight())
+                weight.add(now_s, count, max(taken_s, LEAST_S) / count / self._slowdown)
 
     def goodput(self, counts: Counts, duration_s: float) -> float:
-        return sum(self._weights[each] * count for each, count in counts.items()) / duration_s
+        """The goodput of responses, but for those of classes that were forgotten."""
+        weights = self._weights
+        return (
+            sum(weights[each].value_s * count for each, count in counts.items() if each in weights)
+            / duration_s
+        )
 
     def error(self, responses: float) -> float:
         """The standard error of the goodput of so many responses, as a part of it."""
@@ -132,15 +159,15 @@ class LoadCurve:
         if len(parts) > 2 and mean:  # noqa: PLR2004  two say little
             square = sum(count * (goodput / mean - 1.0) ** 2 for count, goodput in parts)
             found = min(square / (len(parts) - 1), 4.0 * self.noise)
-            self.noise += STEADY * (found - self.noise)
+            self.noise += STEADY * (max(found, LEAST_NOISE) - self.noise)
 
     def add(self, now_s: float, sample: Sample) -> None:
         self._seen.setdefault(_place(sample.concurrency), _Seen()).add(now_s, sample)
 
-    def deviation(self, sample: Sample) -> tuple[float, float]:
+    def deviation(self, now_s: float, sample: Sample) -> tuple[float, float]:
         """The logarithm of what the sample has to what was seen there, and its standard error."""
         seen = self._seen.get(_place(sample.concurrency))
-        if seen is None:
+        if seen is None or now_s - seen.at_s > FORGOTTEN_S:
             return 0.0, math.inf
         before = self.goodput(seen.counts, seen.duration_s)
         now = self.goodput(sample.counts, sample.duration_s)
@@ -165,7 +192,12 @@ class LoadCurve:
         self._seen = scaled
 
     def points(self, now_s: float) -> list[Point]:
-        """The curve as it was seen, by concurrency."""
+        """The curve as it was seen, by concurrency, after what is too old is forgotten."""
+        self._weights = {
+            each: weight
+            for each, weight in self._weights.items()
+            if now_s - weight.at_s <= FORGOTTEN_S
+        }
         self._seen = {
             place: seen for place, seen in self._seen.items() if now_s - seen.at_s <= FORGOTTEN_S
         }

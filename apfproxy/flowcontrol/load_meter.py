@@ -1,21 +1,27 @@
-"""Counts the responses of a server by class, for who looks for its limit.
+"""Counts the responses of a server by class, for the finder of its limit.
 
 A class is a verb, a resource (or the begin of a path) and a size of the response by powers of four:
-requests that take about the same of a server.  There are so many classes at most; what comes after
-is of one class for all.
+requests that take about the same of a server.  The number of classes is bounded: while all are in
+use, further ones count as one.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from apfproxy.request.attributes import RequestAttributes
 
-MOST_CLASSES: Final = 1024
+MOST_CLASSES: Final = 512
+IDLE_TAKES: Final = 600
+"""A class is forgotten after so many takes without a response: a minute, by ten a second."""
 SEGMENTS: Final = 2
 """The segments of a path that tell classes apart where a server has no resources."""
 LONGEST_NAME: Final = 128
+MOST_NAMES: Final = 1024
+"""Paths whose names are kept, since a name takes as long to make as all else."""
+DIGIT: Final = re.compile(r"\d")
 NS_PER_S: Final = 1_000_000_000
 
 LoadClass = tuple[str, str, int]
@@ -26,8 +32,10 @@ class LoadMeter:
     """Holds the responses since the last `take`, by class."""
 
     def __init__(self) -> None:
-        self._taken: dict[LoadClass, tuple[int, int]] = {}  # seats, seats times nanoseconds
-        self._known: set[LoadClass] = set()
+        self._taken: dict[LoadClass, list[int]] = {}  # seats, seats times nanoseconds
+        self._known: dict[LoadClass, int] = {}  # the take that had responses of it last
+        self._takes = 0
+        self._names: dict[str, str] = {}  # of paths
 
     def add(
         self, attributes: RequestAttributes, body_bytes: int, seats: int, duration_ns: int
@@ -36,28 +44,49 @@ class LoadMeter:
         if attributes.is_resource_request:
             name = attributes.stored_as
         else:
-            name = path_class(attributes.path)
+            name = self._names.get(attributes.path) or self._name_of(attributes.path)
         each = (attributes.verb, name, body_bytes.bit_length() >> 1)
         found = self._taken.get(each)
         if found is None:
-            each = self._known_class(each)
-            found = self._taken.get(each, (0, 0))
-        self._taken[each] = (found[0] + seats, found[1] + seats * duration_ns)
+            found = self._taken.setdefault(self._known_class(each), [0, 0])
+        found[0] += seats
+        found[1] += seats * duration_ns
 
     def take(self) -> dict[LoadClass, tuple[float, float]]:
         """Class to the count of its responses and their seconds, each once a seat."""
         taken, self._taken = self._taken, {}
+        self._takes += 1
+        for each in taken:
+            self._known[each] = self._takes
         return {each: (float(n), ns / NS_PER_S) for each, (n, ns) in taken.items()}
 
     def _known_class(self, each: LoadClass) -> LoadClass:
-        if each not in self._known:
-            if len(self._known) >= MOST_CLASSES or len(each[1]) > LONGEST_NAME:
+        if each in self._known:
+            return each
+        if len(each[0]) > LONGEST_NAME or len(each[1]) > LONGEST_NAME:
+            return OTHERS
+        if len(self._known) >= MOST_CLASSES:
+            if OTHERS in self._taken:
+                return OTHERS  # it has been tried to make room since the last take
+            oldest = self._takes - IDLE_TAKES
+            self._known = {known: take for known, take in self._known.items() if take > oldest}
+            if len(self._known) >= MOST_CLASSES:
                 return OTHERS
-            self._known.add(each)
+        self._known[each] = self._takes
         return each
+
+    def _name_of(self, path: str) -> str:
+        if len(self._names) >= MOST_NAMES:
+            self._names.clear()
+        name = path_class(path)
+        if len(path) <= LONGEST_NAME:
+            self._names[path] = name
+        return name
 
 
 def path_class(path: str) -> str:
     """The begin of a path, of which segments with digits count as one."""
-    segments = path.split("/", SEGMENTS + 1)[1 : SEGMENTS + 1]
-    return "/".join("*" if any(map(str.isdigit, segment)) else segment for segment in segments)
+    return "/".join(
+        "*" if DIGIT.search(segment) else segment
+        for segment in path.split("/", SEGMENTS + 1)[1 : SEGMENTS + 1]
+    )

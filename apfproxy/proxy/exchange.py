@@ -582,14 +582,20 @@ class Exchange(PoolWaiter):
         client.on_exchange_end(self, now_ns)
 
     def _measure(self, load_meter: LoadMeter, relay: Relay, now_ns: int) -> None:
-        """Count a response of which the server limit can be learned."""
-        ticket, found, request = self.passage.ticket, self.passage.classification, self.request
-        if ticket is None or found is None or found.level.is_exempt or relay.slow_level:
+        """Count a response of which the server limit can be learned.
+
+        Not one that was repeated, whose time is that of two servers.
+        """
+        passage, request, status = self.passage, self.request, relay.status
+        ticket, found = passage.ticket, passage.classification
+        if found is None or found.level.is_exempt or not self.may_repeat or relay.slow_level:
             return
-        if request.is_long_running or relay.status >= 500 or relay.status == 429:
+        if request.is_long_running or status >= 500 or status == 429:
             return
-        seats = ticket.estimate.initial_seats
-        load_meter.add(request.attributes, relay.body_bytes, seats, now_ns - self.sent_ns)
+        # One that is only observed goes on without a ticket, too.
+        seats = passage.seats if ticket is None else ticket.estimate.initial_seats
+        if seats:
+            load_meter.add(request.attributes, relay.body_bytes, seats, now_ns - self.sent_ns)
 
     def finish(self, relay: Relay, event: states.ExchangeEvent, reason: str, why: str = "") -> None:
         now_ns = self.context.clock.now_ns()

@@ -1,0 +1,86 @@
+"""Tells a server's distress from single failures, and from failures that no limit mends.
+
+A response counts as told where it says, by its status or by not coming, that the server has too
+much to do.  Some of them say nothing of the limit: a broken part of an API responds with 503
+whatever the load is, and a quota with 429.  Where cuts of the limit down to a part of it change
+nothing, the part that is told is usual there, and only more than that is distress.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+HALVED_S: Final = 1.0
+"""Responses count half after this time."""
+LEAST_TOLD: Final = 3.0
+"""Fewer are single failures, however few responses there are."""
+LEAST_PART: Final = 0.05
+"""The part of all responses from which on it is distress."""
+OVER_USUAL: Final = 1.5
+MASS_PART: Final = 0.5
+"""From this part on the other responses do not show what the server can do."""
+IN_VAIN: Final = 0.1
+"""Once the limit is this part of that before the cuts, they should have changed something."""
+LITTLE: Final = 0.7
+"""A part that is still this much of the first one has not changed."""
+RESTED_S: Final = 15.0
+"""After so long without a cut the next one is the first again."""
+FALL_S: Final = 5.0
+RISE_S: Final = 30.0
+"""In which a part that is usual becomes another one."""
+
+
+class Distress:
+    """Holds the responses of the last moments, and the cuts of the limit that they led to.
+
+    Attributes:
+        usual: The part of responses that tell of distress whatever the limit is.
+    """
+
+    def __init__(self) -> None:
+        self.usual = 0.0
+        self._told = 0.0
+        self._responses = 0.0
+        self._first_limit = 0
+        self._first_part = 0.0
+        self._cut_s = -math.inf
+
+    @property
+    def part(self) -> float:
+        """The part of responses lately that told of distress; 0 of none."""
+        return self._told / (self._told + self._responses) if self._told else 0.0
+
+    @property
+    def is_high(self) -> bool:
+        part = self.part
+        return self._told >= LEAST_TOLD and part > max(LEAST_PART, OVER_USUAL * self.usual)
+
+    @property
+    def is_mass(self) -> bool:
+        return self.part > MASS_PART
+
+    def see(self, duration_s: float, told: float, responses: float) -> None:
+        """Take the responses of some time; `responses` are those that told nothing."""
+        kept = math.exp2(-duration_s / HALVED_S)
+        self._told = self._told * kept + told
+        self._responses = self._responses * kept + responses
+        if self.usual and told + responses:
+            part = self.part
+            change_s = FALL_S if part < self.usual else RISE_S
+            self.usual += (part - self.usual) * min(1.0, duration_s / change_s)
+            if self.usual < LEAST_PART / OVER_USUAL:
+                self.usual = 0.0
+
+    def cut(self, now_s: float, limit: int, least: int) -> int | None:
+        """Note that the limit is to be cut for it; the one to go back to if cuts are in vain."""
+        part = self.part
+        if now_s - self._cut_s > RESTED_S:
+            self._first_limit, self._first_part = limit, part
+        self._cut_s = now_s
+        self._told = self._responses = 0.0
+        is_low = limit <= max(IN_VAIN * self._first_limit, least)
+        if not is_low or part < LITTLE * self._first_part:
+            return None
+        self.usual = part
+        return self._first_limit
