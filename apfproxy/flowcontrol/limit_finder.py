@@ -6,7 +6,7 @@ queuing.  So:
 
 1. **Goodput, not latency, decides.**  The curve (`load_curve`) is measured by having other limits
    for a moment: with twice or half as many seats while the knee is sought, between two known
-   concurrencies when it lies there, and a fifth above or below now and then once it is found.
+   concurrencies when it lies there, and a little above or below now and then once it is found.
    Latency alone cannot tell a server that became slow from one that became full.
 2. **The knee** is the least concurrency with `target` of the highest goodput.  Where noise leaves
    that open, less is taken.
@@ -47,7 +47,7 @@ NEAR: Final = 1.25
 """Concurrencies so near to each other are near enough."""
 FIRST_STEP: Final = 2.0
 NEXT_STEP: Final = 1.5
-PROBE_STEP: Final = 0.2
+PROBE_STEP: Final = 0.15
 FIRST_PAUSE_S: Final = 4.0
 LONGEST_PAUSE_S: Final = 6.0
 """Between two looks at other limits once one is found."""
