@@ -50,6 +50,7 @@ COMMANDS = {
     "config": "Print files that come with apfproxy: settings, alerts and so on.",
     "demo": "Show what each client gets with and without flow control.",
     "explain": "Explain how a request is classified, and what happens to it.",
+    "find-limit": "Load a server of yours, and see which limit it should have.",
     "init": "Write settings, manifests and the steps to try them.",
     "limits": "Show how the seats are divided among the priority levels.",
     "odds": "Compute the odds that large flows crowd out a small one.",
@@ -59,7 +60,11 @@ COMMANDS = {
 }
 """The first line of the help of each."""
 LISTED = f"one of {', '.join(COMMANDS)}"
-MODULES = {"config": "config_command", "limits": "limits_command"}
+MODULES = {
+    "config": "config_command",
+    "find-limit": "find_limit",
+    "limits": "limits_command",
+}
 """The modules of commands that have other names than these."""
 HANDLE_SIGNALS = frozenset({"apiserver", "serve"})
 """The commands that handle all the signals that `main` holds back."""
@@ -78,7 +83,7 @@ def imported(name: str) -> click.Command:
         release_interrupt()
     else:
         release()
-    command: click.Command = getattr(module, name)
+    command: click.Command = getattr(module, name.replace("-", "_"))
     give_variables(command, name)
     return command
 

@@ -6,10 +6,12 @@ import contextlib
 import functools
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from apfproxy.cli.errors import CommandError
 from apfproxy.settings import HTTP_API, KUBERNETES_API, Address
 from apfproxy.settings.values import API_PREFIX, parse_address, parse_upstream_url
 
@@ -118,6 +120,34 @@ output_option = click.option(
     show_default=True,
     help="Text for people, or one JSON document.",
 )
+json_option = click.option("--json", "is_json", is_flag=True, help="The same as --output json.")
+
+
+def parse_plot(text: str) -> str:
+    if Path(text).suffix.lower() not in {".svg", ""}:
+        raise ValueError(f"plots are SVG: expected a file such as report.svg, not {text!r}")
+    return text
+
+
+def plot_option(text: str) -> Callable[[Command], Command]:
+    return click.option(
+        "--plot", "plot_path", metavar="FILE", type=Parsed("file", parse_plot), help=text
+    )
+
+
+def check_plot(path: str | None) -> None:
+    """See that a plot can be written when all is over, as far as can be told."""
+    if path is not None and not (folder := Path(path).parent).is_dir():
+        raise CommandError(f"{path} cannot be written: there is no directory {folder}")
+
+
+def write_plot(path: str, svg: str) -> None:
+    try:
+        Path(path).write_text(svg, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
 _ADMIN_OPTIONS = (
     click.option(
         "--admin",

@@ -29,10 +29,14 @@ from apfproxy.cli.offline import (
 from apfproxy.cli.parameters import (
     Parsed,
     WholeNumber,
+    check_plot,
+    json_option,
     output_option,
     path_prefix_option,
+    plot_option,
     preset_option,
     suggested_objects_option,
+    write_plot,
 )
 from apfproxy.cli.simulate_tables import print_report
 from apfproxy.flowcontrol.preset import PRESETS
@@ -105,12 +109,6 @@ Examples:
 {EXIT_CODES}"""
 
 
-def parse_plot(text: str) -> str:
-    if Path(text).suffix.lower() not in {".svg", ""}:
-        raise ValueError(f"plots are SVG: expected a file such as report.svg, not {text!r}")
-    return text
-
-
 log_option = partial(click.option, metavar="FILE", type=click.Path())
 objects_option = partial(click.option, metavar="PATH", type=click.Path(), multiple=True)
 number_option = partial(click.option, metavar="N", show_default=True)
@@ -163,14 +161,8 @@ number_option = partial(click.option, metavar="N", show_default=True)
     help="Unreadable lines of a log that are skipped; one more is an error.",
 )
 @output_option
-@click.option("--json", "is_json", is_flag=True, help="The same as --output json.")
-@click.option(
-    "--plot",
-    "plot_path",
-    metavar="FILE",
-    type=Parsed("file", parse_plot),
-    help="Draw seats, limits, waiting and rejected requests over time, too, as SVG.",
-)
+@json_option
+@plot_option("Draw seats, limits, waiting and rejected requests over time, too, as SVG.")
 def simulate(  # noqa: PLR0913  flags
     *,
     mix_path: str | None,
@@ -200,8 +192,7 @@ def simulate(  # noqa: PLR0913  flags
     """
     if [mix_path, audit_log, access_log].count(None) != 2:  # noqa: PLR2004  two of three
         raise click.UsageError("give one of --mix, --audit-log and --access-log")
-    if plot_path is not None and not (folder := Path(plot_path).parent).is_dir():
-        raise CommandError(f"{plot_path} cannot be written: there is no directory {folder}")
+    check_plot(plot_path)
     kind = PRESETS[preset or KUBERNETES_API].with_rules(None, None, None, path_prefix)
     sides = [(objects, server_concurrency_limit)]
     if compare or compare_server_concurrency_limit:
@@ -265,11 +256,7 @@ def simulate(  # noqa: PLR0913  flags
     if len(reports) > 1:
         report["difference"] = difference(*reports, top=top)
     if plot_path is not None:
-        try:
-            Path(plot_path).write_text(picture(report), encoding="utf-8", errors="replace")
-        except OSError as error:
-            reason = error.strerror or error
-            raise CommandError(f"{plot_path} cannot be written: {reason}") from None
+        write_plot(plot_path, picture(report))
     if is_json or output == "json":
         click.echo(json.dumps(report))
     else:

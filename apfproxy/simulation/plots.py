@@ -6,7 +6,7 @@ import html
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     Row = dict[str, Any]
 
@@ -88,7 +88,10 @@ def picture(report: Row) -> str:
                 for x, each in drawn
             ]
             y += height
-    width, height = columns[-1] + WIDTH + GAP, y + GAP
+    return document(columns[-1] + WIDTH + GAP, y + GAP, parts)
+
+
+def document(width: float, height: float, parts: Iterable[str]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}"'
         f' height="{height}"><style>{STYLE}</style>'
@@ -124,15 +127,7 @@ def plot(wanted: Plot, height: int, most: float, most_s: float) -> str:
     across = (WIDTH - LEFT - RIGHT) / (most_s or 1.0)
     up = (height - TOP - BOTTOM) / top
     floor = height - BOTTOM
-    parts = []
-    value = 0.0
-    while value <= top:
-        y = floor - value * up
-        parts.append(
-            f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>'
-        )
-        value = round(value + step, 9)
+    parts = list(levels_of(top, step, floor, up))
     unit_s, unit = next((each for each in UNITS if each[0] * 3 <= most_s), (1, "s"))
     moment, step = 0.0, tick(most_s / unit_s)
     while moment * unit_s <= most_s:
@@ -151,6 +146,18 @@ def plot(wanted: Plot, height: int, most: float, most_s: float) -> str:
             parts.append(f'<polygon class="area {name}" points="{around}"/>')
         parts.append(f'<polyline class="line {name}" points="{points}"/>')
     return "".join(parts)
+
+
+def levels_of(top: float, step: float, floor: float, up: float) -> Iterator[str]:
+    """Draw the lines of values, `step` apart, of which one is `up` high."""
+    value = 0.0
+    while value <= top:
+        y = floor - value * up
+        yield (
+            f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>'
+        )
+        value = round(value + step, 9)
 
 
 def tick(most: float) -> float:

@@ -56,6 +56,15 @@ explain list pods --as a --as-group= | --as-group needs a
 explain list pods --header x | expected a header such as
 explain list pods --hash-seed -1 | whole number from 0 to 4294967295, not '-1'
 explain list pods --admin a:1 --hash-seed 1 | no proxy is asked
+find-limit --path / | Missing option '--upstream'
+find-limit --upstream http://a | Missing option '--path'
+find-limit --upstream a --path / | expected a URL such as http://127.0.0.1:8000
+find-limit --upstream http://a --path b | expected a path that begins with a slash
+find-limit --upstream http://a --path / --header b | expected a header such as
+find-limit --upstream http://a --path / --max-concurrency 0 | from 1 to 10000, not '0'
+find-limit --upstream http://a --path / --max-duration 2h | expected a duration from 1s to 1h
+find-limit --upstream http://a --path / --plot a.png | plots are SVG
+find-limit --upstream http://9.9.9.9 --path / | has the public address 9.9.9.9; give --yes
 limits --server-concurrency-limit 0 | from 1 to 2147483647, not '0'
 limits --offline --cluster x | leave out --cluster or --offline
 limits --fleet --offline | running proxy's fleet: leave out LEVEL
@@ -86,6 +95,10 @@ explain list pods --objects /nowhere | /nowhere: cannot be read
 explain - | <stdin>: the proxy would answer 400: malformed
 explain --verb TRACE --path /a | would answer 405: TRACE
 explain get /api?timeout=x --offline | 400: invalid timeout
+find-limit --upstream http://a --path / --token-file /no | the token file /no cannot be read
+find-limit --upstream https://a --path / --ca-file /no | /no
+find-limit --upstream http://a --path / --plot /no/a.svg | there is no directory /no
+find-limit --upstream http://a.invalid --path / | no address of a.invalid
 limits --objects /nowhere | /nowhere: cannot be read
 odds --suggest --bound 1e-30 | at or below 1e-30 with 16
 """

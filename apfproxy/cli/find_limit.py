@@ -1,0 +1,275 @@
+"""`apfproxy find-limit`: a bounded load on a server, to see which limit it should have."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import socket
+from typing import TYPE_CHECKING
+
+import aiohttp
+import click
+from rich.console import Console
+from rich.text import Text
+
+from apfproxy import __version__
+from apfproxy.admin.explain_page import parse_header
+from apfproxy.app.running import run_in_loop
+from apfproxy.authn.upstream_api import EXCHANGE_ERRORS, explained
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.held_signals import INTERRUPTED
+from apfproxy.base.signals import Hangup, Signals
+from apfproxy.base.tasks import spawn
+from apfproxy.base.tls_files import Pem, client_context
+from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError
+from apfproxy.cli.find_limit_tables import failures_text, lines_of, picture, report_of
+from apfproxy.cli.kubectl_phrases import parse_path_request
+from apfproxy.cli.parameters import (
+    Parsed,
+    WholeNumber,
+    check_plot,
+    json_option,
+    output_option,
+    plot_option,
+    write_plot,
+)
+from apfproxy.cli.stepped_load import OK_STATUSES, TIMEOUT_S, Search, SteppedLoad
+from apfproxy.objects.field_errors import counted, one_line
+from apfproxy.settings import AutoLimitSettings
+from apfproxy.settings.values import parse_duration, parse_upstream_url
+from apfproxy.sources.token_file import read_token
+
+if TYPE_CHECKING:
+    from apfproxy.base.address import Address
+
+MOST_SHOWN = 3
+"""Paths that the announcement has."""
+DISTRESS = "the server is in distress before there is any load"
+HINTS = {
+    401: "it needs credentials: give --token-file, or --header",
+    403: "these credentials may not do that: give others",
+    404: "give a --path that the server has",
+    429: DISTRESS,
+    503: DISTRESS,
+    504: DISTRESS,
+}
+
+EPILOG = f"""\b
+Examples:
+  apfproxy find-limit --upstream http://127.0.0.1:8000 --path /orders
+  apfproxy find-limit --upstream http://127.0.0.1:8000 --path /a --path /b \\
+      --max-concurrency 64 --plot limit.svg
+  apfproxy find-limit --upstream https://10.0.0.1:6443 --ca-file ca.crt \\
+      --token-file token --path '/api/v1/pods?limit=500'
+
+{EXIT_CODES}"""
+
+
+def parse_limited_duration(text: str) -> float:
+    duration_s = parse_duration(text)
+    if not 1 <= duration_s <= 3600:  # noqa: PLR2004  an hour
+        raise ValueError(f"expected a duration from 1s to 1h, not {text!r}")
+    return duration_s
+
+
+def parse_path(text: str) -> str:
+    try:
+        return parse_path_request("GET", text)[1].decode()
+    except click.UsageError as error:
+        raise ValueError(error.message) from None
+
+
+@click.command("find-limit", epilog=EPILOG)
+@click.option(
+    "--upstream",
+    type=Parsed("url", parse_upstream_url),
+    required=True,
+    metavar="URL",
+    help="The server: http://HOST:PORT, https://HOST:PORT or unix:/PATH.",
+)
+@click.option(
+    "--path",
+    "paths",
+    type=Parsed("path", parse_path),
+    multiple=True,
+    required=True,
+    metavar="/PATH",
+    help="What to GET, with its query.  Repeatable: all are taken in turn.",
+)
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    type=Parsed("header", parse_header),
+    metavar="NAME:VALUE",
+    help="A header field of all requests.  Repeatable.",
+)
+@click.option("--token-file", type=click.Path(), metavar="FILE", help="Their bearer token.")
+@click.option(
+    "--ca-file",
+    type=click.Path(),
+    metavar="FILE",
+    help="CAs that verify the server, PEM.  [default: those of the system]",
+)
+@click.option(
+    "--max-concurrency",
+    type=WholeNumber(1, 10_000),
+    default=512,
+    show_default=True,
+    metavar="N",
+    help="The most requests at a time.",
+)
+@click.option(
+    "--max-duration",
+    type=Parsed("duration", parse_limited_duration),
+    default="60s",
+    show_default=True,
+    metavar="DURATION",
+    help="The longest that it may take.",
+)
+@click.option("--yes", is_flag=True, help="The server is yours, though its address is public.")
+@output_option
+@json_option
+@plot_option("Draw throughput and latency against concurrency, too, as SVG.")
+def find_limit(  # noqa: PLR0913  flags
+    *,
+    upstream: Address,
+    paths: tuple[str, ...],
+    headers: tuple[tuple[str, str], ...],
+    token_file: str | None,
+    ca_file: str | None,
+    max_concurrency: int,
+    max_duration: float,
+    yes: bool,
+    output: str,
+    is_json: bool,
+    plot_path: str | None,
+) -> int:
+    """Load a server of yours, and see which limit it should have.
+
+    It sends GETs to the server itself, not through a proxy: 1 at a time, then 2, 4 and so on, until
+    the throughput grows no more or requests fail, then as many as lie between.  The limit is the
+    least concurrency with about the most throughput, as with serverConcurrencyLimit: auto.
+
+    Take a copy of the server if you can: while it is at its limit its other clients wait, too.
+    Take paths as its clients do, and run this on another machine than the server.
+    """
+    check_plot(plot_path)
+    fields = {"user-agent": f"apfproxy/{__version__} find-limit", **dict(headers)}
+    authorities = None if ca_file is None else Pem(path=ca_file)
+    try:
+        if token_file is not None:
+            fields["authorization"] = f"Bearer {read_token(token_file, 1).decode()}"
+        tls = client_context(authorities, None) if upstream.is_tls else None
+    except OperatorError as error:
+        raise CommandError(str(error)) from error
+    search = Search(max_concurrency, AutoLimitSettings().target / 100)
+
+    async def load() -> int:
+        await check_address(upstream, is_sure=yes)
+        made = SteppedLoad(upstream, paths, search, longest_s=max_duration, headers=fields, tls=tls)
+        with Signals(Hangup.END) as signals:
+            try:
+                return await loaded(made, upstream, paths, max_duration, signals.first)
+            finally:
+                await made.close()
+
+    code = run_in_loop(load())
+    if not search.good:
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
+        if search.failed is not None:
+            raise CommandError(f"{failures_text(search.failed)}, although sent one by one")
+        raise CommandError(f"fewer than 8 responses in {max_duration:g} s; give --max-duration")
+    report = report_of(upstream, paths, search, is_interrupted=code == INTERRUPTED)
+    if plot_path is not None:
+        write_plot(plot_path, picture(report))
+    if is_json or output == "json":
+        click.echo(json.dumps(report))
+    else:
+        click.echo("\n".join(lines_of(report)))
+    return FAILED if report["limit"] is None and code == OK else code
+
+
+async def loaded(
+    load: SteppedLoad,
+    server: Address,
+    paths: tuple[str, ...],
+    duration_s: float,
+    interrupted: asyncio.Event,
+) -> int:
+    """Load the server until the limit is known, the time is up, or a signal comes."""
+    task = asyncio.current_task()
+    assert task is not None, "this is a coroutine"
+
+    async def interrupt() -> None:
+        await interrupted.wait()
+        task.cancel()
+
+    interrupting = spawn(interrupt(), name="waiting for a signal")
+    console = Console(stderr=True)
+    shown = ", ".join(paths[:MOST_SHOWN]) + ", ..." * (len(paths) > MOST_SHOWN)
+    announcement = (
+        f"GET {shown} at {server.url}, at most {counted(load.search.most, 'request')} at a time,"
+        f" for {duration_s:g} s at most; Ctrl-C ends it"
+    )
+    try:
+        await check_paths(load, server, paths)
+        console.print(Text(announcement), soft_wrap=True)
+        with console.status("") as status:
+            async with asyncio.timeout(duration_s):
+                await load.run(status.update)
+    except asyncio.CancelledError:
+        if not interrupted.is_set():
+            raise
+        task.uncancel()
+        return INTERRUPTED
+    except TimeoutError:
+        return OK
+    finally:
+        interrupting.cancel()
+    return OK
+
+
+async def check_address(server: Address, *, is_sure: bool) -> None:
+    if server.path or is_sure:
+        return
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise CommandError(f"{server.url}: no address of {server.host}: {error.strerror}") from None
+    for *_, address in found:
+        if not ipaddress.ip_address(address[0]).is_private:
+            raise click.UsageError(
+                f"{server.url} has the public address {address[0]}; give --yes if it is yours"
+            )
+
+
+async def check_paths(load: SteppedLoad, server: Address, paths: tuple[str, ...]) -> None:
+    """See that each path has a response of success."""
+    for path in dict.fromkeys(paths):
+        try:
+            status, location = await load.request(path)
+        except TimeoutError:
+            text = f"no response in {TIMEOUT_S:g} s"
+        except EXCHANGE_ERRORS as error:
+            text = f"{explained(error, 'the server')[0]}; {remedy(server, error)}"
+        else:
+            if status in OK_STATUSES:
+                continue
+            hint = f"it points to {location}: give that" if location else HINTS.get(status, "")
+            text = f"status {status}" + f"; {hint}" * bool(hint)
+        raise CommandError(one_line(f"GET {path} at {server.url}: {text}"))
+
+
+def remedy(server: Address, error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return "give --ca-file, the CA that signed it"
+    if isinstance(error, aiohttp.ClientSSLError):
+        return f"if the server speaks no TLS, give --upstream http://{server.authority}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return "is the server started?"
+    other = "http" if server.is_tls else "https"
+    return f"if the server speaks {other}, give --upstream {other}://{server.authority}"
