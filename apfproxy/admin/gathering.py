@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from apfproxy.base.tls_files import Expiries, Lifetime
     from apfproxy.fleet.view import FleetView
     from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.limit_view import LimitView
     from apfproxy.flowcontrol.meters import Histogram, KindMeter, RatioHistogram
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.flowcontrol.queue_set import QueueSet
@@ -107,6 +108,7 @@ class ServingParts:
     client_problems: Sequence[str] = ()
     knows_users: bool = True
     is_plain: bool = False
+    found_limit: LimitView | None = None
     fleet: FleetView | None = None
     shared: tuple[int, int] | None = None
     top_flows: TopFlows | None = None

@@ -74,11 +74,16 @@ class Look(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One second, with values of `FIELDS` level by level; equal names are the same object."""
+    """One second, with values of `FIELDS` level by level; equal names are the same object.
+
+    Attributes:
+        limit: The server limit that is found; NaN where the settings say it.
+    """
 
     unix_s: float
     names: tuple[str, ...]
     values: array[float]
+    limit: float = math.nan
 
 
 NO_TIMES: Final = Times()
@@ -122,6 +127,7 @@ class History:
 
         They are `times`, in seconds since 1970, and for each of the `levels` a list for each of
         `FIELDS` as long as `times`; NaN, which JSON writes as null, where there is no value.
+        `limits`, as long, are the server limits, where they are found.
         """
         samples = list(self._samples)[max(0, since - self.taken + len(self._samples)) :]
         names = sorted({name for sample in samples for name in sample.names})
@@ -138,6 +144,7 @@ class History:
                 name: dict(zip(FIELDS, map(list, zip(*found, strict=True)), strict=True))
                 for name, found in rows.items()
             },
+            "limits": [sample.limit for sample in samples],
         }
 
     def rate(self) -> None:
@@ -208,7 +215,9 @@ class History:
             by_s = unix_s - elapsed_s - self._samples[-1].unix_s
             for place, sample in enumerate(self._samples):
                 self._samples[place] = sample._replace(unix_s=round(sample.unix_s + by_s, 3))
-        self._samples.append(Sample(unix_s, names, values))
+        found = new.cluster.found_limit
+        limit = math.nan if found is None else found.limit
+        self._samples.append(Sample(unix_s, names, values, limit))
         self.taken += 1
 
 

@@ -10,6 +10,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from apfproxy.admin.gathering import MAX_QUEUES
 from apfproxy.admin.history import Rates, ServedRates
 from apfproxy.admin.state import UP, by_class, is_silent, total_demand
@@ -54,6 +56,9 @@ def live_state(process: ProcessState, cluster: ClusterState, history: History) -
     fleet, flows = cluster.fleet, cluster.top_flows
     state = {
         "serverConcurrencyLimit": cluster.server_concurrency_limit,
+        "foundLimit": None
+        if cluster.found_limit is None
+        else msgspec.to_builtins(cluster.found_limit),
         "seatFairFrac": cluster.seat_fair_frac,
         "enforcement": cluster.enforcement,
         "proxy": {

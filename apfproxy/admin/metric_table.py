@@ -47,6 +47,7 @@ from apfproxy.admin.state import (
 )
 from apfproxy.fleet.ledger import LeaseState
 from apfproxy.flowcontrol import meters
+from apfproxy.flowcontrol.limit_finder import FinderState
 from apfproxy.upstream.counters import LATENCY_BOUNDS_NS
 
 if TYPE_CHECKING:
@@ -339,6 +340,19 @@ TABLE: Final[tuple[Family, ...]] = (
          meters.DURATION_BOUNDS_S, NS_PER_S,
          "Time from a request sent to the head of the upstream's answer"),
         ("flowcontrol_object_info", objects, "Objects by the UIDs that answers name them by"),
+    ),
+    *of(each(clusters, "found_limit"), f"{PREFIX}server_concurrency_limit_",
+        ("seats", "limit", "Server limit that is found (serverConcurrencyLimit: auto)"),
+        ("found_seats", "found",
+         "Fewest seats with which the server does about all that it can; none while not known"),
+        ("state", one_of("state", "state", tuple(FinderState)),
+         "1 for what finds the server limit does: searching, holding, or probing another limit"),
+        ("highest_goodput", "highest_goodput",
+         ("Highest goodput seen lately: responses a second, each weighed by the seconds that its "
+         "class takes")),
+        ("decisions_total", by("kind", "decided"),
+         "How often another server limit was set, by kind of reason"),
+        is_always=False,
     ),
     *of(responses, PREFIX,
         ("responses_total", by("code", "", by_code),

@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from apfproxy.fleet.view import FleetView, MemberView  # noqa: TC001 - annotations are read here
+from apfproxy.flowcontrol.limit_view import LimitView  # noqa: TC001 - likewise read
 from apfproxy.upstream.counters import CLASSES
 
 if TYPE_CHECKING:
@@ -492,6 +493,15 @@ def _fleet(views: Values, ended: Values) -> FleetView:
     return found
 
 
+def _found_limit(views: Values, ended: Values) -> Any:  # noqa: ANN401 - as rules return
+    """The limit as the process says that finds it, and the decisions of all."""
+    if not views:
+        return NOTHING
+    shown = next((view for view in views if view.is_leading), views[0])
+    decided = _by_key([view.decided for view in (*views, *ended)])
+    return msgspec.structs.replace(shown, decided=decided)
+
+
 class ClusterState(Growing):
     """A cluster; if it is not serving, it may be what ended processes had.
 
@@ -499,6 +509,7 @@ class ClusterState(Growing):
         problem: Why its settings are not in force; "" if they are.
         shared_limit, members: The limit that a fleet shares, and how many share it.
         client_problems: Why clients are not told apart as they could be.
+        found_limit: The server limit that is found; None where the settings say it.
         fair: Seats given per seat wanted at the last division among levels, and seats wanted.
         in_flight, in_queue: Most requests at a time in the last second, by kind.
     """
@@ -512,6 +523,7 @@ class ClusterState(Growing):
     server_concurrency_limit: Amount = 0
     shared_limit: First[int | None] = None
     members: First[int | None] = None
+    found_limit: Annotated[LimitView | None, _found_limit] = None
     fair: Annotated[list[float], _living(_weighted)] = []
     generation: Annotated[int, MAX] = 0
     source: First[str] = ""

@@ -22,10 +22,12 @@ from apfproxy.admin.amounts import (
     name_text,
     number_text,
 )
+from apfproxy.admin.found_limit import SETTING, chosen_text
 from apfproxy.admin.history import FLOOD
 from apfproxy.admin.live_state import WORKER
 from apfproxy.admin.state import OUT
 from apfproxy.fleet.ledger import LeaseState
+from apfproxy.flowcontrol.limit_finder import DISTRESSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -91,8 +93,9 @@ def verdict(state: Json, unix_s: float) -> list[dict[str, str]]:
         sentences.insert(errors, {"severity": severity.value, "text": would_be(state)})
     elif not worse:
         sentences.insert(0, {"severity": OK.value, "text": all_is_well(state)})
-    elif found[0][2] in {rejections, waits} and (told := server_text(state)):
-        sentences[0]["text"] += f"; {told}"  # often the reason
+    elif found[0][2] in {rejections, waits}:
+        told = [text for text in (at_most(state), server_text(state)) if text]
+        sentences[0]["text"] = "; ".join([sentences[0]["text"], *told])  # often the reason
     return sentences
 
 
@@ -228,7 +231,7 @@ def overload(state: Json, _unix_s: float) -> Iterator[Finding]:
         yield WARNING, f"the proxy itself is {late} late: it needs more processor time"
 
 
-def server_errors(state: Json, _unix_s: float) -> Iterator[Finding]:
+def server_errors(state: Json, unix_s: float) -> Iterator[Finding]:
     upstream = state["upstream"]
     if upstream["state"] == "failing":
         return
@@ -246,7 +249,7 @@ def server_errors(state: Json, _unix_s: float) -> Iterator[Finding]:
         worst = max(upstream["endpoints"], key=lambda each: rates(each)[1])
         where = f", most of them at {worst['url']}" if rates(worst)[1] > MOST * errors else ""
     severity = ERROR if errors >= MANY_ERRORS * total else WARNING
-    yield severity, f"{text}: {', '.join(parts)}{where}"
+    yield severity, f"{text}: {', '.join(parts)}{where}{_cut_limit(state, unix_s)}"
 
 
 def server_silent(state: Json, _unix_s: float) -> Iterator[Finding]:
@@ -331,7 +334,26 @@ def would_be(state: Json) -> str:
             f"{number_text(dispatched)} of {number_text(responses)} requests/s would go on, if each"
             " took as long as now"
         )
+    if found := state["foundLimit"]:
+        is_known = bool(found["decisions"])
+        parts.append(chosen_text(found["limit"], found["initial"], is_known=is_known))
     return "; ".join(parts)
+
+
+def at_most(state: Json) -> str:
+    """Say that the limit would be greater if it might."""
+    found = state["foundLimit"]
+    if not found or found["limit"] < found["max"]:
+        return ""
+    return f"the limit may not exceed {number_text(found['max'])} seats ({SETTING}.max)"
+
+
+def _cut_limit(state: Json, unix_s: float) -> str:
+    """Return what the limit was set to lately for the server's distress."""
+    for last in (state["foundLimit"] or {"decisions": ()})["decisions"][-1:]:
+        if last["kind"] == DISTRESSED.kind and unix_s - last["time"] <= RECENT_S:
+            return f"; the limit is {counted(last['limit'], 'seat')} for it"
+    return ""
 
 
 def _rejecting(state: Json) -> list[tuple[float, str]]:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.admin.explain_page import NOT_ENFORCED, TOLD_APART, explained
+from apfproxy.admin.found_limit import limit_text
 from apfproxy.admin.gathering import ServingParts
 from apfproxy.admin.state import LoadsState
 from apfproxy.app.found_limit import FoundLimit
@@ -185,6 +186,8 @@ class Cluster:
             self._fit_limit,
             None if before is None else before.finder.limit,
         )
+        if before is not None:  # counters never fall
+            self.found_limit.finder.decided = before.finder.decided
         self.served.load_meter = self.found_limit.meter
         if self._is_begun:
             self.found_limit.start()
@@ -426,6 +429,7 @@ class Cluster:
             client_problems=[problem for problem in problems if problem],
             knows_users=verifies_users(settings),
             is_plain=PRESETS[settings.preset].is_plain,
+            found_limit=None if self.found_limit is None else self.found_limit.view(),
             fleet=None if membership is None else membership.view(),
             shared=None
             if membership is None
@@ -443,6 +447,8 @@ class Cluster:
     def _notes(self, user: User) -> Iterator[str]:
         if self.settings.flow_control.enforcement == OBSERVE:
             yield NOT_ENFORCED
+        if self.found_limit is not None:
+            yield limit_text(self.found_limit.view(), time.time())
         if user is ANONYMOUS and self.settings.authentication.unverified.is_any:
             yield TOLD_APART
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Recurring
 from apfproxy.fleet.ledger import LeaseState
 from apfproxy.flowcontrol.limit_finder import FinderSettings, LimitFinder, Load
+from apfproxy.flowcontrol.limit_view import limit_view
 from apfproxy.flowcontrol.load_meter import LoadMeter
 from apfproxy.settings import OBSERVE
 from apfproxy.upstream.counters import UpstreamFailure
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from apfproxy.fleet.ledger import Ledger
     from apfproxy.fleet.record import Member
     from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.limit_view import LimitView
     from apfproxy.settings import Settings
     from apfproxy.upstream.counters import PoolCounters
 
@@ -100,6 +105,11 @@ class FoundLimit:
 
     def problem(self) -> str | None:
         return self._looks.problem()
+
+    def view(self) -> LimitView:
+        now_s = self._loop.time()
+        view = limit_view(self.finder, now_s, time.time(), is_leading=self.is_leading)
+        return replace(view, initial=self._settings.auto_limit.initial)
 
     def has_endpoints(self, healthy: int) -> None:
         """Have the limit follow the number of endpoints that are well."""

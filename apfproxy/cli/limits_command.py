@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from apfproxy.admin.amounts import duration_text, number_text
+from apfproxy.admin.found_limit import limit_text
 from apfproxy.admin.live_state import OF_WORKERS, fleet_json
 from apfproxy.admin.state import total_demand
 from apfproxy.admin.tables import how_seen, share_text
@@ -167,6 +169,8 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
         members = "several" if summary.members is None else summary.members
         whole = f"now, of {shared} that {members} members share"
     yield f"{counted(summary.server_concurrency_limit, 'seat')} {whole} ({where})"
+    if summary.found_limit is not None:
+        yield limit_text(summary.found_limit, time.time())
     yield ""
     yield from with_sums(tuple(columns), rows, sums[1:])
     if shared is None:

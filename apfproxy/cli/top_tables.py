@@ -12,13 +12,16 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 from rich.console import Group
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from apfproxy.admin.amounts import counted, duration_text
+from apfproxy.admin.found_limit import limit_text
 from apfproxy.cli.errors import CommandError
+from apfproxy.flowcontrol.limit_view import LimitView
 from apfproxy.objects.field_errors import one_line
 
 if TYPE_CHECKING:
@@ -82,7 +85,7 @@ TOP FLOWS       who used most lately; numbers halve every five minutes
 
 UNREADABLE = (
     *(ArithmeticError, AttributeError, LookupError, OSError),
-    *(RecursionError, TypeError, ValueError),
+    *(RecursionError, TypeError, ValueError, msgspec.MsgspecError),
 )
 """Errors of a state with other fields, or with numbers that no proxy has."""
 
@@ -336,6 +339,9 @@ def _head(view: View, *, is_live: bool) -> list[Text]:
         lines.append(_server_line(upstream, state["time"]))
         if upstream["endpointCount"] > 1 and is_live:
             lines[-1].append("  e shows each", "dim")
+    if state.get("foundLimit"):
+        found = msgspec.convert(state["foundLimit"], LimitView)
+        lines.append(line(one_line(limit_text(found, state["time"])[:LONGEST])))
     return [*lines, _fleet_line(state["fleet"])] if state["fleet"] else lines
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from apfproxy.flowcontrol.classifier import ALL
+from apfproxy.flowcontrol.limit_view import LimitView  # noqa: TC001 - msgspec reads it
 from apfproxy.flowcontrol.limits import enough_for_a_seat, levelled
 from apfproxy.flowcontrol.priority_level import level_shares
 from apfproxy.objects.additions import PRIORITY
@@ -69,6 +70,7 @@ class LevelsSummary(msgspec.Struct, frozen=True, rename="camel"):
         shared_limit: Seats of a limit that others share, of which these are the part of now; None
             if no one does.
         members: How many share it; None if no one does, or an older version does not say.
+        found_limit: The limit that is found; None where the settings say it.
     """
 
     server_concurrency_limit: int
@@ -76,6 +78,7 @@ class LevelsSummary(msgspec.Struct, frozen=True, rename="camel"):
     sums: Sums
     shared_limit: int | None = None
     members: int | None = None
+    found_limit: LimitView | None = None
 
 
 def summarize_levels(

@@ -31,7 +31,7 @@ import enum
 import math
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from apfproxy.base.transitions import Event
 from apfproxy.flowcontrol.distress import Distress
@@ -116,6 +116,7 @@ class Decision:
     at_s: float
     limit: int
     reason: str
+    kind: str = ""
 
 
 class FinderState(enum.StrEnum):
@@ -145,7 +146,8 @@ class LimitFinder:
 
     Attributes:
         found: The knee, in seats; None while it is not known.
-        decisions: The last ones, the newest last.
+        decisions: The last ones, the newest last, without probes that are over.
+        decided: How many there were, by kind.
     """
 
     def __init__(self, settings: FinderSettings, *, is_observing: bool = False) -> None:
@@ -155,6 +157,7 @@ class LimitFinder:
         self.found: int | None = None
         self.state = FinderState.SEARCHING
         self.decisions: deque[Decision] = deque(maxlen=KEPT_DECISIONS)
+        self.decided = dict.fromkeys((each.kind for each in REASONS), 0)
         self.curve = LoadCurve()
         self._now_s = 0.0
         self._begun_s: float | None = None
@@ -222,7 +225,7 @@ class LimitFinder:
         self._sample = self._at_home = None
         self._home *= factor
         if not self.is_observing:
-            self._set(self.limit * factor * self._reach, "another number of endpoints is well")
+            self._set(self.limit * factor * self._reach, RESIZED)
 
     # What is seen
 
@@ -263,10 +266,7 @@ class LimitFinder:
         seats = max(min(self._seats, self.limit * self._reach), 1.0)
         self.curve.forget(above=seats * 0.75)
         self._ceiling, self._ceiling_until_s = seats * 0.95, self._now_s + DISTRESS_S
-        self._set(
-            seats * DISTRESS_CUT,
-            f"the server is in distress: {part:.0%} of the responses say so, or failed",
-        )
+        self._set(seats * DISTRESS_CUT, DISTRESSED, f": {part:.0%} of the responses lately")
 
     def _gather(self, load: Load, responses: float) -> None:
         self.curve.weigh(self._now_s, load.responses)
@@ -368,7 +368,7 @@ class LimitFinder:
         else:
             self._disagreements = 0
 
-    def _next(self, points: list[Point], index: int, *, is_binding: bool) -> tuple[float, str]:
+    def _next(self, points: list[Point], index: int, *, is_binding: bool) -> tuple[float, Reason]:
         """The concurrency to look at next, and why; 0 if the knee is known."""
         knee, top = points[index].concurrency, points[-1].concurrency
         is_top = index == len(points) - 1
@@ -390,7 +390,7 @@ class LimitFinder:
             return min(most, max(knee * self._step, knee + 1)), MORE
         if is_binding and top < min(most, 1.7 * knee) - 0.5:
             return min(most, max(2 * knee, knee + 1)), ABOVE
-        return 0.0, ""
+        return 0.0, HELD
 
     def _hold(self, knee: float, *, is_free: bool) -> None:
         if self.state is not FinderState.HOLDING:
@@ -423,14 +423,21 @@ class LimitFinder:
         limit = round(concurrency / self._reach)
         return min(max(limit, self.settings.least), self.settings.most)
 
-    def _set(self, concurrency: float, reason: str) -> None:
+    def _set(self, concurrency: float, reason: Reason, more: str = "") -> None:
         before = self.limit
         self.limit = self._limit_for(concurrency)
         self._sample = None
         if self.limit != before:
             self._settle(self._latency_s * self.limit / before)
             self._drain()
-            self.decisions.append(Decision(self._now_s, self.limit, reason))
+        if reason is HELD and self.decisions and self.decisions[-1].kind == PROBED.kind:
+            self.decisions.pop()  # it is over, and what came before it is told again
+        last = self.decisions[-1] if self.decisions else None
+        is_other = self.limit != (self.settings.initial if last is None else last.limit)
+        if is_other or (reason is HELD and (last is None or last.kind != HELD.kind)):
+            self.decided[reason.kind] += 1
+            text = reason.text + more
+            self.decisions.append(Decision(self._now_s, self.limit, text, reason.kind))
 
     def _drain(self) -> None:
         """Let no sample begin for some time while more seats are in use than the limit allows."""
@@ -444,15 +451,30 @@ class LimitFinder:
         self._sample = None
 
 
-ADOPTED: Final = "another member of the fleet found it"
-IN_VAIN: Final = "as before: lower limits did not help the server"
-MORE: Final = "requests wait, and more seats did more so far"
-LESS: Final = "fewer seats may do as much"
-BETWEEN: Final = "the best limit lies between two that were seen"
-ABOVE: Final = "to see that more seats do no more"
-OBSERVED: Final = "what was observed says so; nothing was tried"
-HELD: Final = "the least with about the most goodput"
-PROBED: Final = "a look whether another limit is better by now"
+class Reason(NamedTuple):
+    """Why another limit is set: the label of a metric, and the words for people."""
+
+    kind: str
+    text: str
+
+
+MORE: Final = Reason("more", "requests wait, and the server did more with more seats so far")
+LESS: Final = Reason("fewer", "the server may do as much with fewer seats: they are tried")
+BETWEEN: Final = Reason("between", "the best limit lies between two that were tried")
+ABOVE: Final = Reason("above", "more seats are tried, to see whether the server does more")
+OBSERVED: Final = Reason("observed", "the responses so far say so; no other limit was tried")
+HELD: Final = Reason("found", "the fewest seats with which the server does about all that it can")
+PROBED: Final = Reason("probe", "another limit is tried for a moment, as the server may change")
+DISTRESSED: Final = Reason(
+    "distress", "the server rejects requests (429, 503, 504), fails them or is late"
+)
+IN_VAIN: Final = Reason("undone", "as before the distress, since lower limits did not help")
+RESIZED: Final = Reason("endpoints", "another number of endpoints is healthy")
+ADOPTED: Final = Reason("adopted", "another member of the fleet found it")
+REASONS: Final = (
+    *(MORE, LESS, BETWEEN, ABOVE, OBSERVED, HELD, PROBED),
+    *(DISTRESSED, IN_VAIN, RESIZED, ADOPTED),
+)
 
 
 def _extend(sample: Sample, load: Load) -> None:

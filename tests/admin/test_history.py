@@ -10,6 +10,7 @@ import pytest
 
 from apfproxy.admin import history as history_module
 from apfproxy.admin.history import FIELDS, History, quantile_s, wait_bound_s
+from apfproxy.flowcontrol.limit_view import LimitView
 from apfproxy.flowcontrol.meters import Histogram
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.proxy.counters import Flood
@@ -25,10 +26,11 @@ class Recorded(History):
     def __init__(self, scene: Scene, now_ns: int = 0) -> None:
         super().__init__()
         self._scene = scene
+        self.more: dict[str, Any] = {}
         self.sample(now_ns, 0.0)
 
     def sample(self, now_ns: int, unix_s: float) -> None:
-        state = self._scene.state()
+        state = self._scene.state(**self.more)
         self.take(state.listener, state.clusters[0], now_ns, unix_s)
         self.rate()
 
@@ -127,7 +129,16 @@ def test_since(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert (30, 20) == (history.taken, len(history.columns()["times"]))
     assert [29.0, 30.0] == history.columns(28)["times"]
-    assert {"times": [], "levels": {}} == history.columns(history.taken)
+    assert {"times": [], "levels": {}, "limits": []} == history.columns(history.taken)
+
+
+def test_limits_that_are_found(scene: Scene) -> None:
+    history = Recorded(scene)
+    history.sample(S, 1.0)
+    history.more = {"found_limit": LimitView(limit=84)}
+    history.sample(2 * S, 2.0)
+
+    assert [None, 84.0] == as_json(history.columns())["limits"]
 
 
 def test_levels_come_and_go(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

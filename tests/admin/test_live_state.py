@@ -158,6 +158,7 @@ def test_the_whole(scene: Scene) -> None:
 
     assert {
         "serverConcurrencyLimit": 2, "enforcement": "observe", "cluster": "", "fleet": None,
+            "foundLimit": None,
         "proxy": {
             "version": build.short_version(), "startTime": 2.0, "loopDelaySeconds": 0.26,
             "sheds": ["loop-delay"], "refusedPerSecond": {},

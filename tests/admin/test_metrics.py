@@ -7,6 +7,7 @@ from dataclasses import fields
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
@@ -18,6 +19,7 @@ from apfproxy.admin.state import ClusterState
 from apfproxy.base.faults import Faults, Part
 from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.base.tls_files import Lifetime
+from apfproxy.flowcontrol.limit_view import LimitView
 from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.upstream.counters import UpstreamFailure
@@ -439,6 +441,21 @@ def test_fleet() -> None:
         Scene(()).state(fleet=young),
         "own:fleet_state{state=joining} 1\nown:fleet_record_age_seconds none",
     )
+
+
+def test_limit_that_is_found() -> None:
+    view = LimitView(84, "holding", 80, highest_goodput=2.5, decided={"more": 2, "probe": 0})
+    check(
+        Scene(()).state(found_limit=view),
+        """
+        own:server_concurrency_limit_@ | seats 84; found_seats 80; highest_goodput 2.5
+        own:server_concurrency_limit_state{state=@} | searching 0; holding 1; probing 0
+        own:server_concurrency_limit_decisions_total{kind=@} | more 2; probe 0
+        """,
+    )
+    unknown = msgspec.structs.replace(view, found=None)
+    check(Scene(()).state(found_limit=unknown), "own:server_concurrency_limit_found_seats none")
+    assert "server_concurrency_limit" not in text_of(Scene(()).state())
 
 
 class Places(list[int]):

@@ -31,6 +31,7 @@ from apfproxy.admin.state import (
     plan,
     summed,
 )
+from apfproxy.flowcontrol.limit_view import LimitView
 from tests.fleet.views import fleet, member
 
 if TYPE_CHECKING:
@@ -209,6 +210,19 @@ def test_counters_of_fleets_never_fall() -> None:
     former = summed([ClusterState()], [ended]).fleet
     assert former is not None
     assert (180, 3, 0) == (former.refreshes, former.lost, former.claim)
+
+
+def test_the_limit_is_as_the_worker_says_that_finds_it() -> None:
+    follows = LimitView(limit=84, is_leading=False, decided={"more": 1})
+    leads = LimitView(limit=84, found=80, decided={"more": 2, "probe": 1})
+    former = summed([ClusterState(found_limit=leads), ClusterState()])
+    living = [ClusterState(found_limit=each) for each in (follows, leads)]
+
+    found = msgspec.structs.replace(leads, decided={"more": 5, "probe": 2})
+    assert found == summed(living, [former]).found_limit
+    found = msgspec.structs.replace(follows, decided={"more": 3, "probe": 1})
+    assert found == summed(living[:1], [former]).found_limit
+    assert summed([ClusterState()], [former]).found_limit is None
 
 
 def test_seats_given_per_seat_wanted() -> None:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 NOW_S = 1000.0
 DEFAULTS = yaml.safe_load("""
-state: {serverConcurrencyLimit: 40, enforcement: enforce, fleet: null, clientProblems: []}
+state: {serverConcurrencyLimit: 40, enforcement: enforce, fleet: null, clientProblems: [],
+  foundLimit: null}
 levels: {name: low, type: Limited, current: 19, max: 40, seatsInUse: 0, waiting: 0,
   dispatchedPerSecond: 0, rejectedPerSecond: {}, leftPerSecond: 0,
   oldestWaitSeconds: 0, holder: null}
@@ -209,6 +210,29 @@ problems: [{check: settings, problem: file s.yaml}, {check: store, problem: away
 > note: 3 would wait in a, for up to 9 s: user greedy holds 5 of the level's 19 seats and would wait
     for 3
 > note: 5 of 40 seats are in use while 3 would wait: 19 are kept for idle levels (b)
+levels: [{dispatchedPerSecond: 9}]
+enforcement: observe
+upstream: {}
+foundLimit: {limit: 84, initial: 100, max: 2000, decisions: [{time: 1}]}
+> ok: flow control only observes: enforcing would reject nothing; nothing would wait; 9 of 100
+    requests/s would go on, if each took as long as now; 84 seats would have been chosen; the
+    settings begin with 100 (flowControl.autoLimit.initial)
+levels: [{seatsInUse: 19, waiting: 20}]
+foundLimit: {limit: 40, max: 40, decisions: []}
+> warning: 20 wait in low; the limit may not exceed 40 seats (flowControl.autoLimit.max)
+levels: [{seatsInUse: 19, waiting: 20}]
+foundLimit: {limit: 39, max: 40, decisions: []}
+> warning: 20 wait in low
+upstream: {answersPerSecond: {2xx: 90}, failuresPerSecond: 10}
+foundLimit: {limit: 28, decisions: [{kind: more}, {kind: distress, time: 900, limit: 28}]}
+> error: the server behind fails 10 % of its requests: 10/s get no answer; the limit is 28 seats for
+    it
+upstream: {answersPerSecond: {2xx: 90}, failuresPerSecond: 10}
+foundLimit: {limit: 28, decisions: [{kind: distress, time: 600, limit: 28}]}
+> error: the server behind fails 10 % of its requests: 10/s get no answer
+upstream: {answersPerSecond: {2xx: 90}, failuresPerSecond: 10}
+foundLimit: {limit: 28, decisions: [{kind: probe, time: 999, limit: 28}]}
+> error: the server behind fails 10 % of its requests: 10/s get no answer
 """
 """States, and after each, marked by `>`, all sentences about it."""
 

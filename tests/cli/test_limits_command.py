@@ -8,11 +8,13 @@ import click
 import msgspec
 import pytest
 
+from apfproxy.admin.found_limit import limit_text
 from apfproxy.cli.limits_command import fleet_table, own_line, table
 from apfproxy.cli.main import main
 from apfproxy.cli.offline import offline_controller
 from apfproxy.fleet.view import FleetView
 from apfproxy.flowcontrol.level_summary import LevelsSummary, summarize_levels
+from apfproxy.flowcontrol.limit_view import LimitView
 from tests.cli.fake_admin import listening
 from tests.fleet.views import fleet, member
 from tests.support.objects import SCHEMA_YAML, level_yaml
@@ -106,6 +108,15 @@ def test_shared_limit() -> None:
 
     first, *_ = table(msgspec.structs.replace(part, members=None), "here")
     assert first == "7 seats now, of 600 that several members share (here)"
+
+
+def test_limit_that_is_found() -> None:
+    summary = summarize_levels(offline_controller([], server_concurrency_limit=84))
+    found = LimitView(84, "searching", initial=84)
+    first, second, *_ = table(msgspec.structs.replace(summary, found_limit=found), "here")
+
+    assert first == "84 seats in all (here)"
+    assert second == limit_text(found, 0.0)
 
 
 def test_priorities_and_notes(capsys: pytest.CaptureFixture[str]) -> None:

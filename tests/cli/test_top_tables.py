@@ -7,11 +7,13 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import yaml
 from rich.console import Console
 
 from apfproxy.admin.live_state import fleet_json
+from apfproxy.cli.errors import CommandError
 from apfproxy.cli.top_tables import (
     LONGEST,
     SeatBar,
@@ -20,7 +22,18 @@ from apfproxy.cli.top_tables import (
     readable,
     render,
 )
-from tests.cli.top_states import cluster, clusters, endpoint, event, flow, level, state, upstream
+from apfproxy.flowcontrol.limit_view import DecisionView, LimitView
+from tests.cli.top_states import (
+    NOW,
+    cluster,
+    clusters,
+    endpoint,
+    event,
+    flow,
+    level,
+    state,
+    upstream,
+)
 from tests.fleet.views import fleet, member
 
 if TYPE_CHECKING:
@@ -327,6 +340,15 @@ def test_fleet(shared: FleetView, text: str) -> None:
 
     assert text == found
     assert f"7 of {shared.in_force} seats in use" in sums
+
+
+def test_limit_that_is_found() -> None:
+    found = LimitView(84, "holding", 84, decisions=(DecisionView(NOW - 9, 84, "more", "a\x1b"),))
+    _, _, _, line, *_ = lines(view(upstream=upstream(), foundLimit=msgspec.to_builtins(found)), 120)
+
+    assert line == "the limit finds itself: 84 seats, holding; set 9 s ago: a\\x1b"
+    with pytest.raises(CommandError, match="in another way"):
+        view(foundLimit={"limit": "x"})
 
 
 def test_clusters() -> None:

@@ -52,6 +52,7 @@ def test_panels(tmp_path: Path) -> None:
             stage.behind(),
             admin=admins[1],
             downstream={"tls": stage.tls(Authority("a"), IN_A_YEAR)},
+            flowControl={"serverConcurrencyLimit": "auto"},
         )
         store, _ = stack.enter_context(redis(tmp_path))
         urls = [stage.behind(), stage.behind()]

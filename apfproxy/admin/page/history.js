@@ -2,14 +2,16 @@
 
 const SECONDS = 900;
 
-/** Columns of numbers by level: { times, levels: { name: { field: [...] } } }. */
+/** Columns of numbers by level: { times, levels: { name: { field: [...] } }, limits }. */
 export class History {
   times = [];
   levels = new Map();
+  limits = []; // of the server, where they are found
 
   /** Starts anew with what the server has. */
   replace(columns) {
     this.times = columns.times;
+    this.limits = columns.limits ?? [];
     this.levels = new Map(Object.entries(columns.levels));
   }
 
@@ -29,6 +31,8 @@ export class History {
     }
     const first = Math.max(0, this.times.length - SECONDS);
     this.times.splice(0, first);
+    this.limits.push(...(columns.limits ?? []));
+    this.limits.splice(0, first);
     for (const [name, fields] of this.levels) {
       for (const [field, values] of Object.entries(fields)) {
         values.push(...(columns.levels[name]?.[field] ?? Array(added).fill(null)));

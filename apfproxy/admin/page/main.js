@@ -42,10 +42,15 @@ let isDue = false;
 let connection = "connecting";
 let generation = null; // of the configuration that hands are of; null: of another proxy's, perhaps
 let plots = null; // come later, in a task of their own
+let limit = null; // likewise
 
 import("./plots.js").then(({ Plots }) => {
   plots = new Plots(history);
   plots.show();
+  return import("./limit.js");
+}).then(({ Limit }) => {
+  limit = new Limit(history);
+  draw();
 });
 
 /** Asks for a frame in which the newest state is drawn. */
@@ -71,6 +76,7 @@ function drawNow() {
   else showStale(`${connection === "paused" ? "Paused" : "No connection to the proxy"}: all below is of ${time(nowS)}.`, state.verdict);
   showCards(state);
   endpoints.show(state.upstream);
+  limit?.show(state.foundLimit);
   fleet.show(state.fleet, Boolean(state.workers));
   levels.show(state.levels, (name) => history.last(name), (name, s) => history.isIdleFor(name, s), nowS);
   queues.show(state.levels, levels.worst);

@@ -6,7 +6,7 @@ import { minute, quantity, time } from "./numbers.js";
 import uPlot from "./vendor/uPlot.esm.js";
 
 const FIELDS = ["served", "waitSeconds", "rejected", "failed"];
-const HEIGHT = 120;
+export const HEIGHT = 120;
 const MOST_LINES = 12;
 const FONT = "12px system-ui, sans-serif";
 
@@ -20,6 +20,15 @@ function alone(plot, number) {
   }
   return found;
 }
+
+/** What all axes have. */
+export const axis = () => ({ stroke: styled("quiet"), font: FONT, grid: { stroke: styled("line"), width: 1 }, ticks: { show: false } });
+
+/** How wide an axis is for its texts. */
+export const sized = (_plot, texts) => 12 + 7 * Math.max(5, ...(texts ?? []).map((each) => each.length));
+
+/** Times on an axis. */
+export const seconds = (splits, step) => splits.map(step < 60 ? time : minute);
 
 /** What the cursor points at, in words. */
 function reading(names) {
@@ -128,7 +137,6 @@ export class Plots {
   }
 
   #make(field) {
-    const axis = { stroke: styled("quiet"), font: FONT, grid: { stroke: styled("line"), width: 1 }, ticks: { show: false } };
     const plot = new uPlot({
       width: this.#widths.get(field),
       height: HEIGHT,
@@ -140,8 +148,8 @@ export class Plots {
         y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.1 : 1] },
       },
       axes: [
-        { ...axis, space: 54, values: (_plot, splits, _axis, _space, step) => splits.map(step < 60 ? time : minute), gap: 6, size: 28 },
-        { ...axis, space: 34, size: (_plot, texts) => 12 + 7 * Math.max(5, ...(texts ?? []).map((each) => each.length)), gap: 4, values: (_plot, splits) => splits.map(quantity) },
+        { ...axis(), space: 54, values: (_plot, splits, _axis, _space, step) => seconds(splits, step), gap: 6, size: 28 },
+        { ...axis(), space: 34, size: sized, gap: 4, values: (_plot, splits) => splits.map(quantity) },
       ],
       series: [{}, ...this.#names.map((name, number) => {
         const { colour, dash } = line(number);
