@@ -22,7 +22,7 @@ import yarl
 
 from apfproxy.authn.upstream_api import EXCHANGE_ERRORS, explained, new_session
 from apfproxy.base.tasks import spawn
-from apfproxy.flowcontrol.limit_finder import A_SEAT, DISTRESS_PART, NEAR
+from apfproxy.flowcontrol.limit_finder import A_SEAT, NEAR
 from apfproxy.flowcontrol.load_curve import Point, knee_index, smoothed
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ MOST_BEYOND: Final = 3.0
 """The concurrency is doubled up to so many times the knee."""
 BUSY: Final = 0.8
 """The part of the time in which this program worked, from which on it may be what is slow."""
+FAILED_PART: Final = 0.05
+"""The part of requests that fail from which on the concurrency is too high."""
 LEAST_FAILURES: Final = 5
 """So many, if they are too large a part, end a step before its time."""
 RECOVERY_S: Final = 1.0
@@ -83,7 +85,7 @@ class Step:
 
     @property
     def has_failed(self) -> bool:
-        return self.failures.total() > DISTRESS_PART * self.requests
+        return self.failures.total() > FAILED_PART * self.requests
 
     def percentile_s(self, percent: float) -> float | None:
         if not self.latencies_s:
