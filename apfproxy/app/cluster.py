@@ -188,6 +188,7 @@ class Cluster:
         )
         if before is not None:  # counters never fall
             self.found_limit.finder.decided = before.finder.decided
+        self.found_limit.has_endpoints(self.served.pool.healthy_count)
         self.served.load_meter = self.found_limit.meter
         if self._is_begun:
             self.found_limit.start()

@@ -60,10 +60,11 @@ class FoundLimit:
     ) -> None:
         auto = settings.flow_control.auto_limit
         lag_s = settings.fleet.refresh_interval_s if settings.fleet.store else 0.0
-        initial = auto.initial if limit is None else min(max(limit, auto.min), auto.max)
+        least = min(max(auto.min, settings.fleet.replicas or 1), auto.max)  # a seat each
+        initial = min(max(auto.first if limit is None else limit, least), auto.max)
         self.meter = LoadMeter()
         self.finder = LimitFinder(
-            FinderSettings(auto.min, auto.max, initial, auto.target / 100, lag_s),
+            FinderSettings(least, auto.max, initial, auto.target / 100, lag_s),
             is_observing=settings.flow_control.enforcement == OBSERVE,
         )
         self._settings = settings.flow_control

@@ -111,7 +111,7 @@ upstream-token-file (upstream.tokenFile): The proxy's own bearer token, such as 
 # Flow control
 preset (preset): {PRESET_HELP}
 server-concurrency-limit (flowControl.serverConcurrencyLimit): Seats of the whole server, divided
-  among the priority levels.
+  among the priority levels; or auto, which finds how many do the most.
 per-endpoint (flowControl.perEndpoint): Instead: seats of each server; the limit is that of all
   that are healthy.
 no-rebalance (upstream.rebalance.percentPerMinute): End no watch to bring watches into balance

@@ -220,7 +220,9 @@ class LimitFinder:
         self._at_home = self.found = None
 
     def resize(self, factor: float) -> None:
-        """Have the limit and the curve of so many times as many servers."""
+        """Have the limit and the curve of so many times as many servers, once any was seen."""
+        if self._begun_s is None:
+            return
         self.curve.scale(factor)
         self._sample = self._at_home = None
         self._home *= factor

@@ -16,7 +16,15 @@ from apfproxy.base.address import UNIX_MODE, UNSAID, Address, Network
 from apfproxy.http.credential_fields import CredentialRules, UnverifiedRules
 from apfproxy.settings import values
 from apfproxy.settings.store_address import FLEET, MEMBER, STORE
-from apfproxy.settings.values import AUTO_SEATS, AUTO_WORKERS, DURATION, MAX_WORKERS, SIZE, one_of
+from apfproxy.settings.values import (
+    AUTO_SEATS,
+    AUTO_WORKERS,
+    DURATION,
+    MAX_SEATS,
+    MAX_WORKERS,
+    SIZE,
+    one_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -447,7 +455,6 @@ class UpstreamSettings(Record):
 
 ENFORCE, OBSERVE = "enforce", "observe"
 
-MAX_SEATS = (1 << 31) - 1
 Seats = Annotated[int, bounds(1, MAX_SEATS)]
 
 PROMPT, AS_KUBERNETES = "prompt", "kubernetes"
@@ -481,13 +488,18 @@ class AutoLimitSettings(Record):
     initial: Seats = 100
     target: Annotated[int, bounds(50, 99)] = 97
 
+    @property
+    def first(self) -> int:
+        """The first value, within the bounds."""
+        return min(max(self.initial, self.min), self.max)
+
 
 class FlowControlSettings(Record):
     ALTERNATIVES = ("server_concurrency_limit", "per_endpoint")
     RESTART = ("store", "kubernetes", "hash_seed")
 
     enforcement: Annotated[str, form(one_of(ENFORCE, OBSERVE))] = ENFORCE
-    server_concurrency_limit: Annotated[int, Meta(le=MAX_SEATS, extra={"form": values.SEATS})] = 600
+    server_concurrency_limit: Annotated[int, form(values.SEATS)] = 600
     auto_limit: AutoLimitSettings = AutoLimitSettings()
     per_endpoint: Seats | None = None
     limit_adjustment: Annotated[str, form(one_of(PROMPT, AS_KUBERNETES))] = PROMPT
@@ -506,7 +518,7 @@ class FlowControlSettings(Record):
     def seats(self, healthy: int) -> int:
         """The limit of the whole; without a healthy endpoint, that of one."""
         if self.per_endpoint is None:
-            return self.server_concurrency_limit or self.auto_limit.initial
+            return self.server_concurrency_limit or self.auto_limit.first
         return min(self.per_endpoint * max(healthy, 1), MAX_SEATS)
 
 

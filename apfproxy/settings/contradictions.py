@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from apfproxy.settings import (
         Address,
         AuthenticationSettings,
+        AutoLimitSettings,
         ClusterSettings,
         EndpointSettings,
         FleetSettings,
@@ -229,6 +230,7 @@ def _of_an_api(settings: Settings) -> list[str]:
     return [
         *_broken(OF_AN_API, settings),
         *_of_upstream(settings.upstream),
+        *_of_auto_limit(settings.flow_control.auto_limit),
         *_of_requests(settings),
         *_of_identities(settings),
     ]
@@ -280,6 +282,17 @@ def _of_endpoints(endpoints: tuple[EndpointSettings, ...]) -> Iterator[str]:
                 " have TLS, or none of them has"
             )
         seen.setdefault(each.url, where)
+
+
+def _of_auto_limit(auto: AutoLimitSettings) -> Iterator[str]:
+    section = "flowControl.autoLimit"
+    if auto.min > auto.max:
+        yield f"{section}: min is more than max"
+    elif auto.initial not in {auto.first, DEFAULTS.flow_control.auto_limit.initial}:
+        yield (
+            f"{section}: initial is not within min and max; leave it out, or have it from"
+            f" {auto.min} to {auto.max}"
+        )
 
 
 def _of_requests(settings: Settings) -> Iterator[str]:
@@ -541,6 +554,12 @@ def warnings(settings: Settings) -> list[str]:
         for network in settings.downstream.trusted_proxies
         if network.prefixlen == 0
     ]
+    flow_control = settings.flow_control
+    if flow_control.auto_limit != DEFAULTS.flow_control.auto_limit and not flow_control.is_auto:
+        found.append(
+            "flowControl.autoLimit is of no use, since the limit is fixed; set"
+            " flowControl.serverConcurrencyLimit (--server-concurrency-limit) to auto"
+        )
     own = settings.downstream.listen.from_here
     found += [
         f"the server behind, {each.url}, is the proxy itself (downstream.listen, --listen):"

@@ -48,6 +48,7 @@ NUMBER_OF_BYTES = re.compile(r"([0-9]+)\s*([A-Za-z]*)")
 AUTO = "auto"
 AUTO_WORKERS = 0
 """As many workers as there are processors."""
+MAX_SEATS = (1 << 31) - 1
 AUTO_SEATS = 0
 """As many seats as the server turns out to need."""
 MAX_WORKERS = 128
@@ -349,11 +350,22 @@ WORKERS = matching(
     lambda text: AUTO_WORKERS if text == AUTO else int(text),
     metavar="NUMBER",
 )
+
+
+def parse_seats(text: str) -> int:
+    if text == AUTO:
+        return AUTO_SEATS
+    seats = int(text)
+    if seats > MAX_SEATS:
+        raise ValueError(f"must be at most {MAX_SEATS}, not {text}")
+    return seats
+
+
 SEATS = matching(
-    f"{AUTO}|0*[1-9][0-9]{{0,9}}",
+    f"{AUTO}|0*[1-9][0-9]{{0,18}}",
     f"a number of seats from 1 on, or {AUTO}",
     ("str", "int"),
-    lambda text: AUTO_SEATS if text == AUTO else int(text),
+    parse_seats,
     metavar="NUMBER",
 )
 FILE = Form(parse_text, "the path of a file", metavar="FILE")

@@ -216,7 +216,7 @@ class SharedStore:
         )
         # Nothing asks it for seats: it says what objects are good for.
         clock = LoopClock(asyncio.get_running_loop())
-        controller = Controller(clock, settings.flow_control.server_concurrency_limit, 0)
+        controller = Controller(clock, settings.flow_control.seats(1), 0)
         self._changed = asyncio.Event()
         self._objects = StoredObjects(self.api.store, store, controller, on_load=self._on_load)
         self._tasks: list[asyncio.Task[None]] = []

@@ -129,8 +129,9 @@ watch: {silence: 22s, limit: 23s, bookmarkLimit: 24s}
 drain: {shutdownDelay: 25s, idleGrace: 26s, timeout: 27s}
 flowControl:
   enforcement: observe
-  serverConcurrencyLimit: 28
+  serverConcurrencyLimit: auto
   perEndpoint: 29
+  autoLimit: {min: 3, max: 90, initial: 30, target: 90}
   limitAdjustment: kubernetes
   objects: [objects]
   store: store.db
@@ -193,6 +194,10 @@ WITH = {
     "flowControl.kubernetes.kubeconfig": "flowControl.kubernetes.enabled",
     "flowControl.kubernetes.writeStatus": "flowControl.kubernetes.enabled",
     "flowControl.kubernetes.context": "flowControl.kubernetes.kubeconfig",
+    **dict.fromkeys(
+        [f"flowControl.autoLimit.{each}" for each in ("min", "max", "initial", "target")],
+        "flowControl.serverConcurrencyLimit",
+    ),
     "adminTokenFile": "flowControl.store",
     "authentication.unverified.namesPerAddress": "authentication.unverified.address",
     "adminTls.certificateFile": "adminTls.keyFile",
@@ -273,7 +278,7 @@ LEFT_OUT = frozenset({
     *("reads_total", "sweep_now_ns", "_health", "_costs", "_descriptor"),
     *("_progress_ns", "_beat_s", "_counted_ns", "_closing", "_kinds", "kinds"),
     *("_counters", "_delay_ns", "_late_ns", "sweep", "_done_s", "_owner", "_sessions", "_retiring"),
-    *("_hmac_key", "_key", "_lines", "_zero_ns"),
+    *("_hmac_key", "_key", "_lines", "_zero_ns", "_looked_s"),
     *("state", "ramp", "share", "_sweeps", "shed", "is_known", "_wheel"),
 })  # fmt: skip
 """Holds what is the same for all, or changes by itself."""
@@ -322,7 +327,7 @@ def state_of(process: ProxyProcess) -> dict[str, object]:
     found |= state(process.server, "server")
     found |= state(process.observation, "observation")
     found |= state(process.access, "access")
-    for name in ("served", "identities", "counts"):
+    for name in ("served", "identities", "counts", "found_limit"):
         found |= state(getattr(process.cluster, name), name)
     found |= state(process.cluster.served.pool, "pool", 5)
     for level in process.cluster.controller.levels.values():

@@ -27,6 +27,7 @@ serve --identity-headers-from 10.0.0.1/8 | write 10.0.0.0/8
 serve --objects /nowhere | Path '/nowhere' does not exist
 serve --settings /nowhere | File '/nowhere' does not exist
 serve --server-concurrency-limit 0 | expected a number of seats from 1 on, or auto
+serve --server-concurrency-limit 99999999999 | must be at most 2147483647, not 99999999999
 serve --store / | is a directory
 serve --object-counts-from x | expected a URL such as http://127.0.0.1:8000/metrics
 apiserver --listen 80 | expected HOST:PORT, or :80 for all addresses

@@ -51,6 +51,12 @@ upstream: {service: {name: a, context: b}}
 > upstream.service.context needs upstream.service.kubeconfig, which has the contexts
 upstream: {ejection: {pause: 2s, maxPause: 1s}}
 > upstream.ejection: maxPause is shorter than pause
+flowControl: {serverConcurrencyLimit: auto, autoLimit: {min: 9, max: 8}}
+> flowControl.autoLimit: min is more than max
+flowControl: {serverConcurrencyLimit: auto, autoLimit: {min: 4, max: 8, initial: 9}}
+> flowControl.autoLimit: initial is not within min and max; leave it out, or have it from 4 to 8
+flowControl: {serverConcurrencyLimit: auto, perEndpoint: 4}
+> give either flowControl.perEndpoint (--per-endpoint) or flowControl.serverConcurrencyLimit...
 upstream: {upgrades: {allow: [/a, /b/*], deny: [/b/*]}}
 > upstream.upgrades: /b/* is in allow and in deny; keep one
 preset: http
@@ -243,6 +249,10 @@ request: {longRunning: {verbs: [watch, proxi], subresources: [exec, vnc], pathPr
 > request.longRunning.subresources leaves out attach, log, portforward, proxy, which...
 > request.longRunning.pathPrefixes leaves out /debug/pprof/, which kube-apiserver takes for...
 > request.longRunning.verbs has proxi: did you mean proxy?
+flowControl: {autoLimit: {min: 4}}
+> flowControl.autoLimit is of no use, since the limit is fixed; set...
+flowControl: {serverConcurrencyLimit: auto, autoLimit: {min: 4}}
+>
 preset: http
 request: {longRunning: {verbs: [get]}}
 upstream: {upgrades: {allow: [/a]}}
