@@ -2,7 +2,7 @@
 
 A response counts as told where it says, by its status or by not coming, that the server has too
 much to do.  Some of them say nothing of the limit: a broken part of an API responds with 503
-whatever the load is, and a quota with 429.  Where cuts of the limit down to a part of it change
+whatever the load is, and a quota with 429.  Where it goes on when the limit was cut down to next to
 nothing, the part that is told is usual there, and only more than that is distress.
 """
 
@@ -13,17 +13,15 @@ from typing import Final
 
 HALVED_S: Final = 1.0
 """Responses count half after this time."""
-LEAST_TOLD: Final = 3.0
-"""Fewer are single failures, however few responses there are."""
+BY_CHANCE: Final = 2.0
+"""So many standard errors above that part may be single failures that come together by chance."""
 LEAST_PART: Final = 0.05
 """The part of all responses from which on it is distress."""
 OVER_USUAL: Final = 1.5
 MASS_PART: Final = 0.5
 """From this part on the other responses do not show what the server can do."""
-IN_VAIN: Final = 0.1
-"""Once the limit is this part of that before the cuts, they should have changed something."""
-LITTLE: Final = 0.7
-"""A part that is still this much of the first one has not changed."""
+IN_VAIN: Final = 0.02
+"""Once the limit is this part of that before the cuts, they should have helped."""
 RESTED_S: Final = 15.0
 """After so long without a cut the next one is the first again."""
 FALL_S: Final = 5.0
@@ -43,7 +41,6 @@ class Distress:
         self._told = 0.0
         self._responses = 0.0
         self._first_limit = 0
-        self._first_part = 0.0
         self._cut_s = -math.inf
 
     @property
@@ -53,8 +50,8 @@ class Distress:
 
     @property
     def is_high(self) -> bool:
-        part = self.part
-        return self._told >= LEAST_TOLD and part > max(LEAST_PART, OVER_USUAL * self.usual)
+        expected = (self._told + self._responses) * max(LEAST_PART, OVER_USUAL * self.usual)
+        return self._told > expected + BY_CHANCE * math.sqrt(self._told)
 
     @property
     def is_mass(self) -> bool:
@@ -72,15 +69,13 @@ class Distress:
             if self.usual < LEAST_PART / OVER_USUAL:
                 self.usual = 0.0
 
-    def cut(self, now_s: float, limit: int, least: int) -> int | None:
-        """Note that the limit is to be cut for it; the one to go back to if cuts are in vain."""
-        part = self.part
+    def note_cut(self, now_s: float, limit: int, least: int) -> bool:
+        """Count from now on, since this limit is to be cut; False if that would be in vain."""
         if now_s - self._cut_s > RESTED_S:
-            self._first_limit, self._first_part = limit, part
+            self._first_limit = limit
+        helps = limit > max(IN_VAIN * self._first_limit, least)
+        if not helps:
+            self.usual = self.part
         self._cut_s = now_s
         self._told = self._responses = 0.0
-        is_low = limit <= max(IN_VAIN * self._first_limit, least)
-        if not is_low or part < LITTLE * self._first_part:
-            return None
-        self.usual = part
-        return self._first_limit
+        return helps

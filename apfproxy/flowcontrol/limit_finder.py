@@ -259,13 +259,13 @@ class LimitFinder:
     def _cut(self) -> None:
         part, settings = self._distress.part, self.settings
         self._cut_until_s = self._now_s + 1.0 + min(2 * self._latency_s, LONGEST_SETTLING_S)
-        back_to = self._distress.cut(self._now_s, self.limit, settings.least)
-        self._search(is_down_first=True)
-        if back_to is not None:
+        helps = self._distress.note_cut(self._now_s, self.limit, settings.least)
+        self._search(is_down_first=helps)
+        if not helps:
             self._ceiling_until_s = self._now_s
-            self._set(back_to * self._reach, IN_VAIN)
             return
-        seats = max(min(self._seats, self.limit * self._reach), 1.0)
+        most = self.limit * self._reach
+        seats = min(max(self._seats, most / 2), most)
         self.curve.forget(above=seats * 0.75)
         self._ceiling, self._ceiling_until_s = seats * 0.95, self._now_s + DISTRESS_S
         self._set(seats * DISTRESS_CUT, DISTRESSED, f": {part:.0%} of the responses lately")
@@ -295,7 +295,8 @@ class LimitFinder:
 
     def _learn(self, sample: Sample) -> None:
         is_binding = sample.waiting_s >= sample.duration_s / 2
-        if is_binding and not self.is_observing:
+        is_more = sample.concurrency > self.limit * self._reach
+        if (is_binding or is_more) and not self.is_observing:
             self._reach = min(max(sample.concurrency / self.limit, LEAST_REACH), 1 / LEAST_REACH)
         self._look_for_more(sample, is_binding=is_binding)
         deviation, error = self.curve.deviation(self._now_s, sample)
@@ -470,12 +471,11 @@ PROBED: Final = Reason("probe", "another limit is tried for a moment, as the ser
 DISTRESSED: Final = Reason(
     "distress", "the server rejects requests (429, 503, 504), fails them or is late"
 )
-IN_VAIN: Final = Reason("undone", "as before the distress, since lower limits did not help")
 RESIZED: Final = Reason("endpoints", "another number of endpoints is healthy")
 ADOPTED: Final = Reason("adopted", "another member of the fleet found it")
 REASONS: Final = (
     *(MORE, LESS, BETWEEN, ABOVE, OBSERVED, HELD, PROBED),
-    *(DISTRESSED, IN_VAIN, RESIZED, ADOPTED),
+    *(DISTRESSED, RESIZED, ADOPTED),
 )
 
 
