@@ -1,9 +1,10 @@
 """A load on a server at one concurrency after another, until its best one is known.
 
 1, 2, 4 requests at a time and so on, until the throughput grows no more, falls, or requests fail;
-then between, around the knee, which is that of `serverConcurrencyLimit: auto`.  Each unit of
-concurrency sends its next request when it has the response to its last one, over a connection
-that it keeps.
+then between, around the knee, which is that of `serverConcurrencyLimit: auto`.  The step below
+the knee is looked at twice, and its better look counts: what else the machines do only takes
+throughput away.  Each unit of concurrency sends its next request when it has the response to its
+last one, over a connection that it keeps.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ LEAST_LATENCIES: Final = 3
 LEAST_RESPONSES: Final = 8
 ENOUGH_RESPONSES: Final = 1600
 """Then the standard error of the throughput is 2.5 %."""
-STEPS: Final = 16
+STEPS: Final = 18
 """About as many as there are; one takes this part of the time at most."""
 FALLEN: Final = 0.9
 """A throughput that is this part of the highest one is a lower one."""
@@ -108,8 +109,14 @@ class Search:
         self.steps: dict[int, Step] = {}
         self.failed: Step | None = None
         self._is_doubling = True
+        self._confirmed: set[int] = set()
 
     def add(self, step: Step) -> None:
+        before = self.steps.get(step.concurrency)
+        if before is not None:
+            self._confirmed.add(step.concurrency)
+            if not step.has_failed and before.throughput >= step.throughput:
+                return
         self.steps[step.concurrency] = step
         if step.has_failed:
             if self.failed is None or step.concurrency < self.failed.concurrency:
@@ -164,9 +171,13 @@ class Search:
         if self.failed is not None:
             above.append(self.failed.concurrency)
         growth = points[index].goodput / below.goodput if below.goodput else math.inf
-        if growth < 1 + STEEP * (knee / below.concurrency - 1):
-            return between(below.concurrency, knee)
-        return between(knee, above[0]) if above else None
+        is_bent = growth < 1 + STEEP * (knee / below.concurrency - 1)
+        if is_bent and (found := between(below.concurrency, knee)):
+            return found
+        if not is_bent and above and (found := between(knee, above[0])):
+            return found
+        below_knee = round(below.concurrency)
+        return None if below_knee in self._confirmed else below_knee
 
     def _points(self) -> list[Point]:
         return smoothed(
