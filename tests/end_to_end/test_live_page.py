@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import os
@@ -14,7 +15,8 @@ from selenium.webdriver.common.keys import Keys
 
 from apfproxy.admin.live_feed import LiveFeed
 from apfproxy.flowcontrol.dealer import Dealer
-from apfproxy.settings import OBSERVE, Address, EndpointAddress
+from apfproxy.flowcontrol.limit_finder import Load
+from apfproxy.settings import AUTO_SEATS, OBSERVE, Address, EndpointAddress
 from tests.end_to_end.gateway import WHOLE, gateway
 from tests.end_to_end.scene import (
     GET,
@@ -89,14 +91,19 @@ fetch('debug/live').then((got) => got.text()).then((data) => handlers.state({ da
 
 @contextlib.asynccontextmanager
 async def shown(
-    browser: Chrome, *, width: int = 1280, theme: str = "light", allowed: str = "\n"
+    browser: Chrome,
+    *,
+    width: int = 1280,
+    theme: str = "light",
+    allowed: str = "\n",
+    setup: Setup = SETUP,
 ) -> AsyncIterator[tuple[Scene, Tab]]:
     """A proxy, and its page open and live; at the end the page is left, and has no errors.
 
     But for those that are allowed: with such a text in them.
     """
     tab = Tab(browser)
-    async with running(SETUP) as scene:
+    async with running(setup) as scene:
         await tab.open(f"http://127.0.0.1:{scene.process.admin_port}/", width=width, theme=theme)
         await tab.until(f"{LIVE} && {ROW} !== null")
         yield scene, tab
@@ -526,6 +533,27 @@ def test_appearance(browser: Chrome, tmp_path: Path, width: int, theme: str) -> 
 
     look()
     assert b"\x89PNG" == path.read_bytes()[:4]
+
+
+@on_uvloop
+async def test_limit_that_is_found(browser: Chrome) -> None:
+    """The page says the limit, draws the curve and the limit over time, and lists decisions."""
+    text = "document.getElementById('limit-text').textContent"
+    messages = "[...document.querySelectorAll('#limit-decisions .message')]"
+    plots = "document.querySelectorAll('#limit canvas').length"
+    async with shown(browser, setup=replace(SETUP, seats=AUTO_SEATS)) as (scene, tab):
+        await tab.until(f"{text} === '100 seats, searching for a better one' && {plots} === 2")
+        assert scene.process.cluster.found_limit is not None
+        finder = scene.process.cluster.found_limit.finder
+        end_s = asyncio.get_running_loop().time()
+        for look in range(300):  # a server that does no more from 20 seats on
+            count, taken_s = 5.0 * min(finder.limit, 20), 0.1 * finder.limit
+            load = Load(0.1, finder.limit, True, {("get", "pods", 3): (count, taken_s)})
+            finder.look(end_s - 30 + 0.1 * look, load)
+        await tab.until(f"{text}.startsWith('{finder.limit} seats, ')")
+        listed = await tab.run(f"{messages}.map((each) => each.textContent)")
+
+    assert [each.reason for each in reversed(finder.decisions)] == listed
 
 
 @on_uvloop
