@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from apfproxy.admin.amounts import (
     ERROR,
     NOTE,
@@ -28,6 +30,7 @@ from apfproxy.admin.live_state import WORKER
 from apfproxy.admin.state import OUT
 from apfproxy.fleet.ledger import LeaseState
 from apfproxy.flowcontrol.limit_finder import DISTRESSED
+from apfproxy.flowcontrol.limit_view import LimitView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -335,8 +338,7 @@ def would_be(state: Json) -> str:
             " took as long as now"
         )
     if found := state["foundLimit"]:
-        is_known = bool(found["decisions"])
-        parts.append(chosen_text(found["limit"], found["initial"], is_known=is_known))
+        parts.append(chosen_text(msgspec.convert(found, LimitView)))
     return "; ".join(parts)
 
 

@@ -472,7 +472,7 @@ DISTRESSED: Final = Reason(
     "distress", "the server rejects requests (429, 503, 504), fails them or is late"
 )
 RESIZED: Final = Reason("endpoints", "another number of endpoints is healthy")
-ADOPTED: Final = Reason("adopted", "another member of the fleet found it")
+ADOPTED: Final = Reason("adopted", "another proxy that shares the limit found it")
 REASONS: Final = (
     *(MORE, LESS, BETWEEN, ABOVE, OBSERVED, HELD, PROBED),
     *(DISTRESSED, RESIZED, ADOPTED),

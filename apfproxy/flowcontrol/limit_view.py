@@ -66,6 +66,11 @@ class LimitView(msgspec.Struct, frozen=True, rename="camel"):
     highest_goodput: float = 0.0
     curve: tuple[CurvePoint, ...] = ()
 
+    @property
+    def chosen(self) -> int | None:
+        """The limit that would be chosen by what was seen; None while nothing tells."""
+        return self.found or (self.limit if self.decisions else None)
+
 
 def limit_view(
     finder: LimitFinder, now_s: float, unix_s: float, *, is_leading: bool = True

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.admin.found_limit import limit_text
-from apfproxy.flowcontrol.limit_view import DecisionView, LimitView
+from apfproxy.flowcontrol.limit_view import CurvePoint, DecisionView, LimitView
 
+SET = "set 12 s ago: requests wait"
+CURVE = tuple(CurvePoint(concurrency, 1.0, 0.0, 0) for concurrency in (12.4, 84.0, 120.7))
 INITIAL = "(flowControl.autoLimit.initial)"
 BEGINS = f"the settings begin with 600 {INITIAL}"
 MORE = DecisionView(988.0, 84, "more", "requests wait")
@@ -18,11 +20,11 @@ MORE = DecisionView(988.0, 84, "more", "requests wait")
         (LimitView(1), f"the limit is 1 seat, where the search begins {INITIAL}"),
         (
             LimitView(84, "holding", 84, decisions=(MORE,)),
-            "the limit finds itself: 84 seats, holding; set 12 s ago: requests wait",
+            f"the limit finds itself: 84 seats, holding; {SET}",
         ),
         (
             LimitView(84, "probing", 70, decisions=(MORE,)),
-            "the limit finds itself: 84 seats (70 found), probing; set 12 s ago: requests wait",
+            f"the limit finds itself: 84 seats (70 best so far), probing; {SET}",
         ),
         (
             LimitView(84, is_leading=False, decisions=(MORE,)),
@@ -30,7 +32,11 @@ MORE = DecisionView(988.0, 84, "more", "requests wait")
         ),
         (
             LimitView(84, is_observing=True, initial=600, decisions=(MORE,)),
-            f"84 seats would have been chosen; {BEGINS}: requests wait",
+            f"84 seats would have been chosen; {BEGINS}",
+        ),
+        (
+            LimitView(100, found=84, is_observing=True, initial=600, curve=CURVE),
+            f"84 seats would have been chosen, of the 12 to 121 that were in use; {BEGINS}",
         ),
         (
             LimitView(600, is_observing=True, initial=600),

@@ -213,7 +213,7 @@ problems: [{check: settings, problem: file s.yaml}, {check: store, problem: away
 levels: [{dispatchedPerSecond: 9}]
 enforcement: observe
 upstream: {}
-foundLimit: {limit: 84, initial: 100, max: 2000, decisions: [{time: 1}]}
+foundLimit: {limit: 100, found: 84, initial: 100}
 > ok: flow control only observes: enforcing would reject nothing; nothing would wait; 9 of 100
     requests/s would go on, if each took as long as now; 84 seats would have been chosen; the
     settings begin with 100 (flowControl.autoLimit.initial)

@@ -60,8 +60,10 @@ export class Limit {
     if (!found) return;
     const seats = `${count(found.limit)} seats`;
     const state = found.isLeading ? STATES[found.state] ?? found.state : "found by another proxy that shares it";
-    const known = found.found === null || found.found === found.limit ? "" : `; ${count(found.found)} found`;
-    setText(byId("limit-text"), found.isObserving ? `${seats} would have been chosen` : `${seats}, ${state}${known}`);
+    const known = found.found === null || found.found === found.limit ? "" : `; ${count(found.found)} best so far`;
+    const chosen = found.found ?? (found.decisions.length > 0 ? found.limit : null);
+    const would = chosen === null ? "nothing to choose by yet" : `${count(chosen)} seats would have been chosen`;
+    setText(byId("limit-text"), found.isObserving ? would : `${seats}, ${state}${known}`);
     setText(byId("limit-settings"), `${count(found.min)} to ${count(found.max)} seats, for ${Math.round(100 * found.target)} % of the highest goodput`);
     setText(byId("limit-knee"), found.knee === null ? "" : `, the knee at ${quantity(found.knee)}`);
     for (const name of PLOTS) this.#draw(name, false);
