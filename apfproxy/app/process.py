@@ -324,7 +324,8 @@ class ProxyProcess:
         controllers = [each.controller for each in self.clusters]
         seats = sum(each.server_concurrency_limit for each in controllers)
         levels = sum(len(each.levels) for each in controllers)
-        return f"{counted(seats, 'seat')}, {counted(levels, 'priority level')}"
+        at_first = " to begin with" * any(each.found_limit is not None for each in self.clusters)
+        return f"{counted(seats, 'seat')}{at_first}, {counted(levels, 'priority level')}"
 
     def _log_only(self, settings: Settings, cluster: Cluster) -> None:
         if settings.flow_control.enforcement == OBSERVE:

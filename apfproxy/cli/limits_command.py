@@ -100,7 +100,9 @@ def limits(
     percent, the nominal limit that its shares buy, how many seats it can lend and borrow, the least
     and the most that its limit can be, its current limit, and its seats in use.  The lines below
     the table name levels for which the server has too few seats, or too few to tell them apart, and
-    how many are enough.  A member of a fleet shows its own part of the seats.
+    how many are enough.  A member of a fleet shows its own part of the seats.  Where the server
+    limit is found (--server-concurrency-limit auto) a line says since when it is so, and why; with
+    -o json there are the last ten decisions and the goodput by concurrency, too.
 
     With --fleet: each member's claim, which is the most that it may use, its part of the server's
     limit, the seats that its requests hold, those that they hold and wait for, and when its last

@@ -552,7 +552,9 @@ async def test_limit_that_is_found(browser: Chrome) -> None:
             finder.look(end_s - 30 + 0.1 * look, load)
         await tab.until(f"{text}.startsWith('{finder.limit} seats, ')")
         listed = await tab.run(f"{messages}.map((each) => each.textContent)")
+        (note,) = scene.process.cluster.explanation("target=/api/v1/pods").notes
 
+    assert note.startswith(f"the limit finds itself: {finder.limit} seats")
     assert [each.reason for each in reversed(finder.decisions)] == listed
 
 
