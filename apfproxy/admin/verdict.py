@@ -352,10 +352,12 @@ def at_most(state: Json) -> str:
 
 def _cut_limit(state: Json, unix_s: float) -> str:
     """Return what the limit was set to lately for the server's distress."""
-    for last in (state["foundLimit"] or {"decisions": ()})["decisions"][-1:]:
-        if last["kind"] == DISTRESSED.kind and unix_s - last["time"] <= RECENT_S:
-            return f"; the limit is {counted(last['limit'], 'seat')} for it"
-    return ""
+    decisions = (state["foundLimit"] or {"decisions": ()})["decisions"]
+    cuts = [each for each in decisions if each["kind"] == DISTRESSED.kind]
+    if not cuts or (ago_s := max(0.0, unix_s - cuts[-1]["time"])) > RECENT_S:
+        return ""
+    seats, ago = counted(cuts[-1]["limit"], "seat"), duration_text(ago_s)
+    return f"; the limit went down to {seats} for it {ago} ago"
 
 
 def _rejecting(state: Json) -> list[tuple[float, str]]:

@@ -268,7 +268,7 @@ class LimitFinder:
         seats = min(max(self._seats, most / 2), most)
         self.curve.forget(above=seats * 0.75)
         self._ceiling, self._ceiling_until_s = seats * 0.95, self._now_s + DISTRESS_S
-        self._set(seats * DISTRESS_CUT, DISTRESSED, f": {part:.0%} of the responses lately")
+        self._set(seats * DISTRESS_CUT, DISTRESSED, f": {100 * part:.0f} % of them lately")
 
     def _gather(self, load: Load, responses: float) -> None:
         self.curve.weigh(self._now_s, load.responses)

@@ -224,9 +224,9 @@ levels: [{seatsInUse: 19, waiting: 20}]
 foundLimit: {limit: 39, max: 40, decisions: []}
 > warning: 20 wait in low
 upstream: {answersPerSecond: {2xx: 90}, failuresPerSecond: 10}
-foundLimit: {limit: 28, decisions: [{kind: more}, {kind: distress, time: 900, limit: 28}]}
-> error: the server behind fails 10 % of its requests: 10/s get no answer; the limit is 28 seats for
-    it
+foundLimit: {limit: 28, decisions: [{kind: distress, time: 900, limit: 28}, {kind: more}]}
+> error: the server behind fails 10 % of its requests: 10/s get no answer; the limit went down to 28
+    seats for it 100 s ago
 upstream: {answersPerSecond: {2xx: 90}, failuresPerSecond: 10}
 foundLimit: {limit: 28, decisions: [{kind: distress, time: 600, limit: 28}]}
 > error: the server behind fails 10 % of its requests: 10/s get no answer
