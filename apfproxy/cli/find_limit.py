@@ -266,7 +266,7 @@ async def check_paths(load: SteppedLoad, server: Address, paths: tuple[str, ...]
 
 def remedy(server: Address, error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return "give --ca-file, the CA that signed it"
+        return "give --ca-file, the CA that signed it, and the name that it is for"
     if isinstance(error, aiohttp.ClientSSLError):
         return f"if the server speaks no TLS, give --upstream http://{server.authority}"
     if isinstance(error, aiohttp.ClientConnectorError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from apfproxy.cli.offline import offline_controller
 from apfproxy.cli.parameters import aligned
 from apfproxy.cli.simulate_tables import duration_text
-from apfproxy.flowcontrol.level_summary import summarize_levels
+from apfproxy.flowcontrol.level_summary import shortfalls, summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.lint.known_resources import is_of_kubernetes
 from apfproxy.objects.field_errors import one_line
@@ -41,7 +41,7 @@ INTERRUPTED = "It was interrupted before the best limit was known."
 TIME = "The time was up before the best limit was known: give a longer --max-duration."
 BUSY = (
     "No limit was found: find-limit itself was busy, so the server may do more.  Give paths that"
-    " the server works on for longer, or no limit at all matters."
+    " the server works on for longer; if it has none, the default limit does no harm."
 )
 MOST = "The throughput still grew: give a greater --max-concurrency."
 
@@ -70,8 +70,9 @@ def report_of(
     levels = {}
     if limit is not None:
         controller = offline_controller((), preset=preset, server_concurrency_limit=limit)
-        found = summarize_levels(controller).levels
-        levels = {each.name: each.nominal for each in found if each.type != "Exempt"}
+        summary = summarize_levels(controller)
+        levels = {each.name: each.nominal for each in summary.levels if each.type != "Exempt"}
+        notes += (f"{each}." for each in shortfalls(summary))
     return {
         "upstream": server.url,
         "paths": paths,
@@ -109,7 +110,7 @@ def lines_of(report: Row) -> Iterator[str]:
             f"{row['responsesPerSecond']:,.0f}",
             latency(row["p50Seconds"]),
             latency(row["p99Seconds"]),
-            ", ".join(f"{count:,} {name}" for name, count in row["errors"].items()) or "0",
+            ", ".join(f"{name}: {count:,}" for name, count in row["errors"].items()) or "0",
         ]
         for row in report["steps"]
     ]

@@ -42,8 +42,8 @@ ENOUGH_RESPONSES: Final = 1600
 """Then the standard error of the throughput is 2.5 %."""
 STEPS: Final = 18
 """About as many as there are; one takes this part of the time at most."""
-FALLEN: Final = 0.9
-"""A throughput that is this part of the highest one is a lower one."""
+FALLEN: Final = 0.8
+"""Throughput that falls to this part of the highest one ends the doubling at once."""
 STEEP: Final = 0.7
 """Throughput that grows by this part of what the concurrency grew by has not bent yet."""
 MOST_BEYOND: Final = 3.0

@@ -104,12 +104,13 @@ def test_recommendation() -> None:
     assert (4, 16, False, "http") == tuple(
         report[each] for each in ("limit", "highest", "isLowerBound", "preset")
     )
-    *_, advice, levels = lines_of(report)
+    *_, advice, shortfall, levels = lines_of(report)
     assert advice == (
         "Set --server-concurrency-limit 4: 97% of the highest throughput (406/s at 16); p99 is"
         " 10 ms there, 10 ms at 16."
     )
-    assert "interactive" in levels
+    assert "4 seats are too few for health" in shortfall
+    assert "interactive 4" in levels
 
 
 @pytest.mark.parametrize(
