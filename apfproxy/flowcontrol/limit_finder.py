@@ -51,6 +51,9 @@ PROBE_STEP: Final = 0.15
 FIRST_PAUSE_S: Final = 4.0
 LONGEST_PAUSE_S: Final = 6.0
 """Between two looks at other limits once one is found."""
+FREE_PART: Final = 0.75
+"""A knee at less of the concurrency is below it, if the last few samples have it so."""
+SURE_SAMPLES: Final = 3
 A_SEAT: Final = 1.3
 """Between concurrencies that differ by so much at most no other one is sought."""
 LEAST_SAMPLE_S: Final = 0.3
@@ -167,9 +170,11 @@ class LimitFinder:
         self._seats = 0.0  # in use lately
         self._latency_s = 0.05
         self._stalled_s = 0.0
+        self._has_stalled = False
         self._sample: Sample | None = None
         self._suspicions = 0
         self._disagreements = 0
+        self._samples_past = 0  # in a row, that have a knee below what is asked for
         # The search
         self._step = FIRST_STEP
         self._is_down_first = True
@@ -179,6 +184,7 @@ class LimitFinder:
         self._cut_until_s = 0.0
         # The concurrency that is held, and the last sample there while requests waited
         self._home = float(settings.initial)
+        self._origin = settings.initial  # the limit before the search: good until another is found
         self._reach = 1.0  # seats in use over the limit, while requests wait
         self._at_home: Sample | None = None
         self._probes = 0
@@ -217,6 +223,7 @@ class LimitFinder:
         self._set(limit * self._reach, ADOPTED)
         self.limit = limit  # whatever the bounds are here
         self._home = limit * self._reach
+        self._origin = limit
         self._at_home = self.found = None
 
     def resize(self, factor: float) -> None:
@@ -236,11 +243,12 @@ class LimitFinder:
         if not responses and load.seats >= 1 and not load.distress:
             self._stalled_s += load.duration_s
             if self._stalled_s > longest_s:
-                self._sample = None
+                self._sample, self._has_stalled = None, True
             elif self._sample is not None:
                 _extend(self._sample, load)
             return True
-        if self._stalled_s > longest_s:
+        if self._has_stalled:  # what was in it took as long
+            self._has_stalled = False
             self._latency_s = min(self._latency_s, 0.5)
             self._settle(2 * self._latency_s + 0.2)
         self._stalled_s = 0.0
@@ -269,6 +277,7 @@ class LimitFinder:
         self.curve.forget(above=seats * 0.75)
         self._ceiling, self._ceiling_until_s = seats * 0.95, self._now_s + DISTRESS_S
         self._set(seats * DISTRESS_CUT, DISTRESSED, f": {100 * part:.0f} % of them lately")
+        self._origin = self.limit
 
     def _gather(self, load: Load, responses: float) -> None:
         self.curve.weigh(self._now_s, load.responses)
@@ -336,7 +345,10 @@ class LimitFinder:
         knee = points[index].concurrency
         # Less is asked for than the server can do: there is no reason to take any of it away.
         is_free = not is_binding and sample.concurrency < 0.9 * self.limit * self._reach
-        is_free = is_free and knee >= 0.9 * sample.concurrency
+        if is_free:
+            is_past = knee < FREE_PART * sample.concurrency
+            self._samples_past = self._samples_past + 1 if is_past else 0
+            is_free = self._samples_past < SURE_SAMPLES
         self.found = None if is_free else self._limit_for(knee)
         if self.is_observing:
             if self.found is not None and abs(self.found - self.limit) > 0.1 * self.limit:
@@ -404,6 +416,9 @@ class LimitFinder:
         self._home = knee
         if not is_free:
             self._set(knee, HELD)
+            self._origin = self.limit
+        elif self.limit < self._origin:
+            self._set(self._origin * self._reach, UNASKED)
 
     def _probe(self) -> None:
         self._probes += 1
@@ -420,6 +435,7 @@ class LimitFinder:
         self._step = NEXT_STEP
         self._is_down_first = is_down_first
         self._pause_s = FIRST_PAUSE_S
+        self._origin = self.limit
 
     def _limit_for(self, concurrency: float) -> int:
         """The limit with which so many seats are in use while requests wait."""
@@ -471,11 +487,12 @@ PROBED: Final = Reason("probe", "another limit is tried for a moment, as the ser
 DISTRESSED: Final = Reason(
     "distress", "the server rejects requests (429, 503, 504), fails them or is late"
 )
+UNASKED: Final = Reason("unasked", "too little is asked for to know more: as before the search")
 RESIZED: Final = Reason("endpoints", "another number of endpoints is healthy")
 ADOPTED: Final = Reason("adopted", "another proxy that shares the limit found it")
 REASONS: Final = (
     *(MORE, LESS, BETWEEN, ABOVE, OBSERVED, HELD, PROBED),
-    *(DISTRESSED, RESIZED, ADOPTED),
+    *(DISTRESSED, UNASKED, RESIZED, ADOPTED),
 )
 
 

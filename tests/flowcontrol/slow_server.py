@@ -46,7 +46,7 @@ class SlowServer:
         self.is_standing = False
         self.refuses_above = math.inf
         self.refused_part = 0.0
-        self._requests: list[tuple[float, int, LoadClass, float]] = []
+        self._requests: list[tuple[float, int, LoadClass, float, float]] = []
         self._done = 0.0  # work of each request that is in it for ever
         self._now_s = 0.0
         self._count = 0
@@ -57,7 +57,7 @@ class SlowServer:
     def add(self, now_s: float, kind: LoadClass, work_s: float) -> None:
         self._go_on(now_s)
         self._count += 1
-        heapq.heappush(self._requests, (self._done + work_s, self._count, kind, now_s))
+        heapq.heappush(self._requests, (self._done + work_s, self._count, kind, now_s, work_s))
 
     def next_s(self) -> float:
         if not self._requests or self.is_standing:
@@ -65,11 +65,19 @@ class SlowServer:
         rest = max(self._requests[0][0] - self._done, 0.0)
         return self._now_s + rest * len(self) / self.capacity(len(self))
 
-    def pop(self, now_s: float) -> tuple[LoadClass, float]:
-        """The request that is through, as its class and the time it came."""
+    def pop(self, now_s: float) -> tuple[LoadClass, float, float]:
+        """The request that is through: its class, when it came, and its work."""
         self._go_on(now_s)
-        _, _, kind, came_s = heapq.heappop(self._requests)
-        return kind, came_s
+        _, _, kind, came_s, work_s = heapq.heappop(self._requests)
+        return kind, came_s, work_s
+
+    def stand_still(self, now_s: float) -> None:
+        self._go_on(now_s)
+        self.is_standing = True
+
+    def go_on(self, now_s: float) -> None:
+        self._go_on(now_s)
+        self.is_standing = False
 
     def _go_on(self, now_s: float) -> None:
         if self._requests and not self.is_standing:
@@ -144,12 +152,13 @@ class Scene:
         return done / (end_s - begin_s)
 
     def _end(self, now_s: float) -> None:
-        kind, came_s = self.server.pop(now_s)
+        kind, came_s, work_s = self.server.pop(now_s)
         found = self._responses.setdefault(kind, [0.0, 0.0])
         found[0] += 1
         found[1] += now_s - came_s
-        self._work.append((now_s, self.classes.get(kind, 0.0)))
-        heapq.heappush(self._asking, (now_s + self.think_s + 1e-6, 0))
+        self._work.append((now_s, work_s))
+        think_s = self.think_s * 2 * self._random.random()
+        heapq.heappush(self._asking, (now_s + think_s + 1e-6, 0))
 
     def _dispatch(self, now_s: float) -> None:
         server = self.server
