@@ -82,7 +82,7 @@ class FoundLimit:
 
     @property
     def limit(self) -> int:
-        """What this proxy reports: where others share the limit, the most there may be, or less."""
+        """The limit to report: where others share it, the most there may be, or less."""
         if self._ledger() is None:
             return self.finder.limit
         most = self.finder.settings.most
@@ -176,5 +176,5 @@ class FoundLimit:
 
 
 def _rank(key: str, entry: Member) -> tuple[bool, str]:
-    """Who of a fleet is to lead comes first: one that has requests, then the least key."""
+    """The member that is to lead comes first: one that has requests, then the least key."""
     return not entry.demand, key

@@ -75,7 +75,7 @@ LONGEST_GAP_S: Final = 2.0
 """In a sample; after a longer time without load another one begins."""
 KEPT_DECISIONS: Final = 10
 LEAST_REACH: Final = 0.05
-"""Of the seats in use over the limit: priority levels that idle may keep seats that others lack."""
+"""The least seats in use over the limit: idle priority levels may keep seats that others lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class FinderSettings:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What happened since the last look.
+    """Requests since the last look.
 
     Attributes:
         seats: In use, of levels that are limited; of a fleet, those of all members.

@@ -28,7 +28,7 @@ APART: Final = 1.12
 ALL_APART: Final = 9
 """Below, each whole concurrency is told apart."""
 HALVED_S: Final = 30.0
-"""What was seen counts half after this time."""
+"""A sample counts half after this time."""
 FORGOTTEN_S: Final = 90.0
 WEIGHED: Final = 300.0
 """Responses of a class that its weight is the mean of, about."""
@@ -43,7 +43,7 @@ STEADY: Final = 0.15
 
 @dataclass(slots=True)
 class Sample:
-    """What was seen in some time at about the same concurrency, in seats and seconds.
+    """Responses of some time at about the same concurrency, in seats and seconds.
 
     Attributes:
         seat_s: Seats in use, times seconds.
@@ -75,7 +75,7 @@ class Point:
 
 
 class _Seen:
-    """What was seen at one concurrency; the older it is, the less it counts."""
+    """Samples at one concurrency; the older one is, the less it counts."""
 
     def __init__(self) -> None:
         self.duration_s = 0.0

@@ -478,7 +478,7 @@ class KubernetesSettings(Record):
 
 
 class AutoLimitSettings(Record):
-    """Of a server limit that is found: its bounds, its first value, and what it is for.
+    """A server limit that is found: its bounds, its first value, and what it is for.
 
     `target` is the percentage of the server's highest goodput that is aimed for.
     """

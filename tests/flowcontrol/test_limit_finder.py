@@ -99,7 +99,7 @@ def test_server_that_stands_still() -> None:
 
 @pytest.mark.parametrize("initial", [20, 600])
 def test_never_the_bottleneck(initial: int) -> None:
-    """What the clients ask for is less than the server can do: none of them waits for long."""
+    """The clients ask for less than the server can do: none of them waits for long."""
     scene = Scene(flat(1000), initial=initial)
     scene.run(40)
 
