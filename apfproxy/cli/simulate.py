@@ -20,12 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-from apfproxy.cli.offline import (
-    limit_adjustment_option,
-    objects_in_force,
-    seats_option,
-    server_concurrency_limit_option,
-)
+from apfproxy.cli.offline import DEFAULTS, limit_adjustment_option, objects_in_force, seats_option
 from apfproxy.cli.parameters import (
     Parsed,
     WholeNumber,
@@ -39,15 +34,22 @@ from apfproxy.cli.parameters import (
     write_plot,
 )
 from apfproxy.cli.simulate_tables import print_report
+from apfproxy.flowcontrol.limit_finder import FinderSettings
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.lint.known_resources import is_of_kubernetes
 from apfproxy.objects.field_errors import counted, one_line
-from apfproxy.settings import AS_KUBERNETES, KUBERNETES_API
-from apfproxy.settings.values import parse_duration
+from apfproxy.settings import (
+    AS_KUBERNETES,
+    AUTO_SEATS,
+    KUBERNETES_API,
+    AutoLimitSettings,
+)
+from apfproxy.settings.values import AUTO, MAX_SEATS, SEATS, parse_duration
 from apfproxy.simulation.logs import TooManyBrokenError, read_access_log, read_audit_log
 from apfproxy.simulation.mix import Mix, MixError, parse_mix
 from apfproxy.simulation.plots import picture
 from apfproxy.simulation.report import configuration_report, difference, listed
+from apfproxy.simulation.server_model import named_numbers, parse_server_model
 from apfproxy.simulation.simulation import Sequence as Replay
 from apfproxy.simulation.simulation import Simulation
 
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.preset import Preset
     from apfproxy.objects.types import FlowControlObject
     from apfproxy.simulation.records import Records
+    from apfproxy.simulation.server_model import ServerModel
 
 MAX_LINE_BYTES = 64 << 20
 """An audit event with the bodies of a large request and its response has a few MiB."""
@@ -97,21 +100,41 @@ OTHER_API = (
     "none of the requests is for a resource of Kubernetes; if the server has another API, give"
     " --preset http: it changes how they are classified, and which objects are built in"
 )
+NO_MODEL = (
+    "without --server-model the server does not slow down under load, so that the limit that is"
+    " found tells of the demand alone"
+)
+AUTO_BOUNDS = dict.fromkeys(("min", "max", "initial"), (1, MAX_SEATS)) | {"target": (50, 99)}
 
 EPILOG = f"""\b
 Examples:
   apfproxy simulate --mix mix.yaml
   apfproxy simulate --mix mix.yaml --compare new-objects/ --plot report.svg
   apfproxy simulate --audit-log a.log --server-concurrency-limit 400 --json
+  apfproxy simulate --access-log a.log --server-model capacity=40 \\
+    --compare-server-concurrency-limit auto
   apfproxy simulate --audit-log audit.log.gz
   zcat access.log.*.gz | apfproxy simulate --access-log -
 
 {EXIT_CODES}"""
 
 
+def parse_auto_limit(text: str) -> AutoLimitSettings:
+    """Read settings such as `min=10,max=400`; ValueError."""
+    given = named_numbers(text, AUTO_BOUNDS, "numbers such as min=10,max=400,initial=50,target=97")
+    if any(not each.is_integer() for each in given.values()):
+        raise ValueError(f"expected whole numbers, not {text!r}")
+    auto = AutoLimitSettings(**{name: int(each) for name, each in given.items()})
+    if not auto.min <= auto.max or ("initial" in given and auto.initial != auto.first):
+        raise ValueError(f"expected min <= initial <= max, not {text!r}")
+    return auto
+
+
 log_option = partial(click.option, metavar="FILE", type=click.Path())
 objects_option = partial(click.option, metavar="PATH", type=click.Path(), multiple=True)
 number_option = partial(click.option, metavar="N", show_default=True)
+limit_option = partial(seats_option, type=Parsed("seats", SEATS.parse))
+auto_option = partial(click.option, metavar="NAME=N,...", type=Parsed("settings", parse_auto_limit))
 
 
 @click.command(epilog=EPILOG)
@@ -126,13 +149,35 @@ number_option = partial(click.option, metavar="N", show_default=True)
     help="FlowSchemas and PriorityLevelConfigurations: a file, or a directory."
     " [default: the built-in ones]  Repeatable.",
 )
-@server_concurrency_limit_option
+@limit_option(
+    "--server-concurrency-limit",
+    default=DEFAULTS.server_concurrency_limit,
+    show_default=True,
+    help="Seats of the whole server; auto has them be found, as serve does.",
+)
 @objects_option(
     "--compare", help="Objects of a second configuration, to compare with the first.  Repeatable."
 )
-@seats_option(
+@limit_option(
     "--compare-server-concurrency-limit",
-    help="Seats of the second configuration. [default: as the first]",
+    help="Seats of the second configuration, or auto. [default: as the first]",
+)
+@auto_option(
+    "--auto-limit",
+    help="min, max, initial and target of a limit that is auto, such as min=10,max=400; the"
+    " settings flowControl.autoLimit.",
+)
+@auto_option(
+    "--compare-auto-limit",
+    help="The same of the second configuration. [default: as the first]",
+)
+@click.option(
+    "--server-model",
+    metavar="MODEL",
+    type=Parsed("model", parse_server_model),
+    help="How the server slows down under load: capacity=20, or capacity=20,overload=1.5, or"
+    " contention=0.02,coherency=0.0001; 'capacity=40; 30s: capacity=20' changes it after 30s."
+    "  [default: not at all]",
 )
 @preset_option
 @path_prefix_option
@@ -172,6 +217,9 @@ def simulate(  # noqa: PLR0913  flags
     server_concurrency_limit: int,
     compare: tuple[str, ...],
     compare_server_concurrency_limit: int | None,
+    auto_limit: AutoLimitSettings | None,
+    compare_auto_limit: AutoLimitSettings | None,
+    server_model: ServerModel | None,
     preset: str | None,
     path_prefix: tuple[str, ...],
     suggested_objects: bool,
@@ -188,21 +236,23 @@ def simulate(  # noqa: PLR0913  flags
 
     The requests are those of a log or of a synthetic mix; give one of --mix, --audit-log and
     --access-log.  They go through the flow control of the proxy itself, on a virtual clock.
-    Service times are as given: the server does not slow down under load.
+    Service times are as given; with --server-model they are those of an idle server.
     """
     if [mix_path, audit_log, access_log].count(None) != 2:  # noqa: PLR2004  two of three
         raise click.UsageError("give one of --mix, --audit-log and --access-log")
     check_plot(plot_path)
     kind = PRESETS[preset or KUBERNETES_API].with_rules(None, None, None, path_prefix)
-    sides = [(objects, server_concurrency_limit)]
-    if compare or compare_server_concurrency_limit:
-        seats = compare_server_concurrency_limit or server_concurrency_limit
-        sides.append((compare or objects, seats))
-    configurations = []
-    for paths, seats in sides:
-        name = ", ".join(paths) or f"{'built-in' if suggested_objects else 'mandatory'} objects"
-        in_force = objects_in_force(paths, kind, with_suggested=suggested_objects)
-        configurations.append((f"{name}, {seats} seats", in_force, seats))
+    sides = [(objects, server_concurrency_limit, auto_limit)]
+    if compare or compare_server_concurrency_limit is not None or compare_auto_limit:
+        seats = compare_server_concurrency_limit
+        seats = server_concurrency_limit if seats is None else seats
+        sides.append((compare or objects, seats, compare_auto_limit or auto_limit))
+    configurations = [
+        _configuration(*each, kind, with_suggested=suggested_objects) for each in sides
+    ]
+    is_auto = any(finder for *_, finder in configurations)
+    if (auto_limit or compare_auto_limit) and not is_auto:
+        raise click.UsageError(f"--auto-limit goes with --server-concurrency-limit {AUTO}")
     source: Mix | Records
     warnings: list[str] = []
     if mix_path is not None:
@@ -212,23 +262,16 @@ def simulate(  # noqa: PLR0913  flags
         path = audit_log or access_log
         assert path is not None
         source = records_of(path, kind, max_broken_lines, is_audit=audit_log is not None)
-        described = {
-            "log": _named(path),
-            "requests": len(source),
-            "skippedLines": source.skipped,
-            "brokenLines": source.broken,
-            "leftOutLines": source.left_out,
-            "unloggedRequests": source.unlogged,
-            "problems": [{"line": line, "message": text} for line, text in source.problems],
-            "guessedServiceTimes": source.guessed,
-        }
+        described = _described(_named(path), source)
         if source.held:
             held = counted(source.held, "request")
             warnings.append(f"{held} waited or never executed in the log; {HELD}")
     if preset is None and not any(is_of_kubernetes(each.attributes) for each in source.kinds):
         warnings.append(OTHER_API)
+    if is_auto and server_model is None:
+        warnings.append(NO_MODEL)
     reports = []
-    for name, in_force, seats in configurations:
+    for name, in_force, seats, finder in configurations:
         with bar(f"simulating {name}") as move:
             simulation = simulated(
                 in_force,
@@ -238,6 +281,8 @@ def simulate(  # noqa: PLR0913  flags
                 hash_seed=hash_seed,
                 is_prompt=limit_adjustment != AS_KUBERNETES,
                 warm_up_ns=round(warm_up * 1e9),
+                server_model=server_model,
+                auto_limit=finder,
             )
         for problem in simulation.problems:
             click.echo(f"apfproxy simulate: {one_line(problem)}", err=True)
@@ -327,6 +372,38 @@ def records_of(path: str, preset: Preset, max_broken: int, *, is_audit: bool) ->
         if count:
             click.echo(f"{name}: {counted(count, noun)} {message}", err=True)
     return records
+
+
+def _configuration(
+    paths: tuple[str, ...],
+    seats: int,
+    auto: AutoLimitSettings | None,
+    preset: Preset,
+    *,
+    with_suggested: bool,
+) -> tuple[str, Sequence[FlowControlObject], int, FinderSettings | None]:
+    """Name, objects and seats of a configuration, and how the seats are found, if they are."""
+    name = ", ".join(paths) or f"{'built-in' if with_suggested else 'mandatory'} objects"
+    in_force = objects_in_force(paths, preset, with_suggested=with_suggested)
+    if seats != AUTO_SEATS:
+        return f"{name}, {seats} seats", in_force, seats, None
+    auto = auto or AutoLimitSettings()
+    name += f", {AUTO} from {auto.first} seats, min {auto.min}, max {auto.max}"
+    finder = FinderSettings(auto.min, auto.max, auto.first, auto.target / 100)
+    return f"{name}, target {auto.target}", in_force, seats, finder
+
+
+def _described(name: str, records: Records) -> dict[str, Any]:
+    return {
+        "log": name,
+        "requests": len(records),
+        "skippedLines": records.skipped,
+        "brokenLines": records.broken,
+        "leftOutLines": records.left_out,
+        "unloggedRequests": records.unlogged,
+        "problems": [{"line": line, "message": text} for line, text in records.problems],
+        "guessedServiceTimes": records.guessed,
+    }
 
 
 def _named(path: str) -> str:

@@ -18,7 +18,7 @@ from apfproxy.objects.field_errors import counted, one_line
 from apfproxy.simulation.report import BOTH, MOVED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     Row = dict[str, Any]
 
@@ -56,12 +56,16 @@ LEAST_PART = 0.01
 
 
 class ReportTable(NamedTuple):
-    """A table whose rows have a name and a report, or `before` and `after`; `rest` are unlisted."""
+    """A table whose rows have a name and a report, or `before` and `after`; `rest` are unlisted.
+
+    Its columns of waits are latencies, with execution, if `times` says so.
+    """
 
     noun: str
     columns: tuple[str, ...]
     rows: list[tuple[str, Row]]
     rest: int
+    times: str
 
 
 def print_report(report: Row, file: TextIO) -> None:
@@ -81,6 +85,8 @@ def _print_on(console: Console, report: Row) -> None:
         console.print(Text(f"Note: {warning}\n"), soft_wrap=not console.is_terminal)
     for line in summaries(report["configurations"]):
         console.print(Text(one_line(line), style="bold"), soft_wrap=not console.is_terminal)
+    for line in server_lines(report["configurations"]):
+        console.print(Text(line), soft_wrap=not console.is_terminal)
     for table in tables(report):
         _print_table(console, table)
 
@@ -106,6 +112,25 @@ def summaries(configurations: list[Row]) -> list[str]:
     return found
 
 
+def server_lines(configurations: list[Row]) -> Iterator[str]:
+    """The server's goodput, and its limit if that was to be found, where a report has them."""
+    for index, each in enumerate(configurations):
+        if (server := each.get("server")) is None:
+            continue
+        letter = f"{'AB'[index]}: " if len(configurations) > 1 else ""
+        work = ""
+        if "model" in server:
+            work = (
+                f", {server['workMean']:.1f} s of service a second; at the end the server can do"
+                f" {server['modelMostWork']:g}, with {server['modelKnee']} requests at once"
+            )
+        yield f"{letter}goodput {server['goodput']:,.1f} responses a second{work}"
+        if (found := server.get("foundLimit")) is not None:
+            yield f"{letter}limit {found['limit']} at the end; the last decisions:"
+            for made in found["decisions"]:
+                yield f"{made['time']:8.1f} s  {made['limit']:5}  {made['reason']}"
+
+
 def tables(report: Row) -> list[ReportTable]:
     """The tables of a report, without those that have no rows, or say what another says."""
     configurations = report["configurations"]
@@ -115,6 +140,7 @@ def tables(report: Row) -> list[ReportTable]:
         for each in configurations
     ):
         groups["clients"] = "client"
+    has_latencies = any("latencyMean" in each["total"] for each in configurations)
     found = []
     for group, noun in groups.items():
         columns: tuple[str, ...]
@@ -127,9 +153,17 @@ def tables(report: Row) -> list[ReportTable]:
         listed = max(len(each[group]) for each in configurations)
         in_all = max(each.get(f"{group}InAll", listed) for each in configurations)
         if rows:
-            named = [(_name(group, row), row) for row in rows]
-            found.append(ReportTable(noun, columns, named, in_all - listed))
+            named = [(_name(group, row), _with_latencies(row)) for row in rows]
+            times = "latency" if has_latencies else "wait"
+            found.append(ReportTable(noun, columns, named, in_all - listed, times))
     return found
+
+
+def _with_latencies(row: Row) -> Row:
+    """The row with its latencies, if it has some, in place of its waits."""
+    found = {name.replace("latency", "wait"): value for name, value in row.items()}
+    sides = {side: _with_latencies(row[side]) for side in ("before", "after") if row.get(side)}
+    return found | sides
 
 
 def _says_something(row: Row) -> bool:
@@ -205,15 +239,17 @@ def _print_table(console: Console, table: ReportTable) -> None:
             break
         left_out.append(LEAVE_OUT[len(left_out)])
     console.print(_drawn(table, left_out))
-    gone = [_heading(each).replace("\n", " ") for each in table.columns if each in left_out]
+    gone = [
+        _heading(each, table.times).replace("\n", " ") for each in table.columns if each in left_out
+    ]
     if gone:
         console.print(f"too narrow for: {', '.join(gone)}")
     if table.rest > 0:
         console.print(f"and {counted(table.rest, f'more {table.noun}')} (--top)")
 
 
-def _heading(field: str) -> str:
-    return HEADINGS.get(field, field)
+def _heading(field: str, times: str) -> str:
+    return HEADINGS.get(field, field).replace("wait", times)
 
 
 def _drawn(table: ReportTable, left_out: Collection[str], *, has_names: bool = True) -> Table:
@@ -222,7 +258,7 @@ def _drawn(table: ReportTable, left_out: Collection[str], *, has_names: bool = T
     made.add_column(table.noun, overflow="fold", min_width=min(18, longest))
     kept = [field for field in table.columns if field not in left_out]
     for field in kept:
-        made.add_column(_heading(field), justify="right", no_wrap=True)
+        made.add_column(_heading(field, table.times), justify="right", no_wrap=True)
     for name, row in table.rows:
         text = Text(one_line(name) if has_names else "")
         made.add_row(text, *(cell(field, row) for field in kept))

@@ -87,6 +87,7 @@ class Tally:
         service_ns: Execution of all that executed.
         rejected: By reason; those who gave up waiting are `time-out`.
         waits: Waits of those that executed after waiting.
+        latencies: With a server model, waits and execution of those that have ended.
     """
 
     executed: int = 0
@@ -97,11 +98,12 @@ class Tally:
     service_ns: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
     waits: Durations = field(default_factory=Durations)
+    latencies: Durations = field(default_factory=Durations)
 
     def clear(self) -> None:
         self.executed = self.queued = self.cut_off = self.without_seats = 0
         self.seat_ns = self.service_ns = 0
-        self.rejected, self.waits = Counter(), Durations()
+        self.rejected, self.waits, self.latencies = Counter(), Durations(), Durations()
 
     def merge(self, other: Tally) -> None:
         self.executed += other.executed
@@ -112,6 +114,7 @@ class Tally:
         self.service_ns += other.service_ns
         self.rejected.update(other.rejected)
         self.waits.merge(other.waits)
+        self.latencies.merge(other.latencies)
 
     @property
     def rejected_total(self) -> int:

@@ -26,18 +26,24 @@ LEGEND = (
     ("nominal", "nominal limit"),
     ("waiting", "waiting requests"),
     ("rejected", "rejected a second"),
+    ("goodput", "responses a second"),
 )
+SERVER = "server"
+SERVER_KINDS = (("seats", HIGH), ("goodput", LOW))
+LEVEL_KINDS = (("seats", HIGH), ("waiting", LOW), ("rejected", LOW))
 STYLE = """
 svg { --ink: #1c2430; --soft: #5b6675; --rule: #d5dbe3; --paper: #fff; --seats: #2f6fde;
-  --waiting: #c26a00; --rejected: #c9302c; --limit: #157a55; }
+  --waiting: #c26a00; --rejected: #c9302c; --limit: #157a55; --goodput: #7a3fc2; }
 @media (prefers-color-scheme: dark) { svg { --ink: #e4e9f0; --soft: #9aa7b8; --rule: #364152;
-  --paper: #12171f; --seats: #6ea2ff; --waiting: #f0a544; --rejected: #ff7b76; --limit: #4fc794; } }
+  --paper: #12171f; --seats: #6ea2ff; --waiting: #f0a544; --rejected: #ff7b76; --limit: #4fc794;
+  --goodput: #b98cf2; } }
 .paper { fill: var(--paper); } text { fill: var(--soft); font: 11px system-ui, sans-serif; }
 .heading { fill: var(--ink); font-size: 14px; } .axis { stroke: var(--rule); }
 .line { fill: none; stroke-width: 1.5; } .area { opacity: .22; }
 .line.seats { stroke: var(--seats); } .area.seats { fill: var(--seats); }
 .line.waiting { stroke: var(--waiting); } .area.waiting { fill: var(--waiting); }
 .line.rejected { stroke: var(--rejected); } .area.rejected { fill: var(--rejected); }
+.line.goodput { stroke: var(--goodput); }
 .limit { stroke: var(--limit); } .nominal { stroke: var(--soft); stroke-dasharray: 4 4; }
 """
 
@@ -53,7 +59,7 @@ AREAS = frozenset({"seats", "waiting", "rejected"})
 
 
 def picture(report: Row) -> str:
-    """Draw the levels of a report that had requests in any configuration."""
+    """Draw the server, if the report has it, and the levels that had requests anywhere."""
     configurations = report["configurations"]
     columns = [GAP + index * (WIDTH + GAP) for index in range(len(configurations))]
     parts = []
@@ -62,8 +68,9 @@ def picture(report: Row) -> str:
         letter = f"{'AB'[index]}: " if len(configurations) > 1 else ""
         parts.append(heading(x, y, letter + each["name"]))
     y += HEADING
-    for index, (name, text) in enumerate(LEGEND):
-        x = GAP + index * 118
+    has_server = any(SERVER in each["series"] for each in configurations)
+    for index, (name, text) in enumerate(LEGEND if has_server else LEGEND[:-1]):
+        x = GAP + index * 124
         parts.append(
             f'<line class="line {name}" x1="{x}" x2="{x + 14}" y1="{y - 4}" y2="{y - 4}"/>'
             f'<text x="{x + 20}" y="{y}">{text}</text>'
@@ -71,11 +78,11 @@ def picture(report: Row) -> str:
     names = dict.fromkeys(
         row["priorityLevel"] for each in configurations for row in each["levels"] if row["requests"]
     )
-    for name in names:
+    for name in [None, *names] if has_server else names:
         y += HEADING + GAP
-        parts.append(heading(GAP, y, name))
+        parts.append(heading(GAP, y, name or SERVER))
         y += GAP
-        for kind, height in (("seats", HIGH), ("waiting", LOW), ("rejected", LOW)):
+        for kind, height in LEVEL_KINDS if name else SERVER_KINDS:
             plots = [plot_of(kind, name, each) for each in configurations]
             drawn = [(x, each) for x, each in zip(columns, plots, strict=True) if each]
             lines = [each.lines for _, each in drawn]
@@ -103,8 +110,13 @@ def heading(x: float, y: float, text: str) -> str:
     return f'<text class="heading" x="{x}" y="{y}">{escape(text)}</text>'
 
 
-def plot_of(kind: str, name: str, configuration: Row) -> Plot | None:
-    """The values of one kind of a level; None where a configuration has no such level."""
+def plot_of(kind: str, name: str | None, configuration: Row) -> Plot | None:
+    """The values of one kind of a level, or of the server; None where there is none."""
+    if name is None:
+        server = configuration["series"].get(SERVER)
+        wanted = ("limit", "seats") if kind == "seats" else (kind,)
+        bin_s = configuration["series"]["binSeconds"]
+        return server and Plot({each: server[each] for each in wanted}, bin_s)
     row = next((row for row in configuration["levels"] if row["priorityLevel"] == name), None)
     if row is None:
         return None

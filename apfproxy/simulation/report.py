@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
+
+from apfproxy.flowcontrol.limit_view import limit_view
 from apfproxy.simulation.measures import Tally
 
 if TYPE_CHECKING:
@@ -18,12 +21,16 @@ if TYPE_CHECKING:
 
 NS_PER_S = 1e9
 QUANTILES = (0.5, 0.9, 0.99)
+KNEE = 0.97
+"""The part of a model's highest goodput that its best concurrency has, as the proxy's default."""
 
 COMPARED = (
     *("executed", "queued", "rejectedTotal", "cutOff"),
     *("waitMean", "waitP50", "waitP90", "waitP99", "seatSeconds"),
 )
-KEPT = ("requests", "rejected", "nominalLimit", *COMPARED)
+LATENCIES = ("latencyMean", "latencyP50", "latencyP90", "latencyP99")
+"""With a server model: waiting and execution."""
+KEPT = ("requests", "rejected", "nominalLimit", *COMPARED, *LATENCIES)
 """Fields of both configurations that a comparison repeats."""
 NOTHING = dict.fromkeys(COMPARED, 0)
 FLOW = ("priorityLevel", "flowSchema", "flow")
@@ -34,6 +41,7 @@ NEW, GONE, BOTH, MOVED = "new", "gone", "both", "moved"
 
 def configuration_report(name: str, simulation: Simulation) -> Row:
     """The outcome of all requests in one configuration, after its run."""
+    server = simulation.server_view
     seconds = (simulation.clock.time_ns - simulation.counted_from_ns) / NS_PER_S
     total = Tally()
     by_level: dict[Hashable, Tally] = {name: Tally() for name in simulation.views}
@@ -50,6 +58,7 @@ def configuration_report(name: str, simulation: Simulation) -> Row:
         "problems": list(simulation.problems),
         "seconds": seconds,
         "warmUpSeconds": simulation.counted_from_ns / NS_PER_S,
+        **_server_report(simulation, seconds),
         "total": _tally_report(total),
         "levels": [
             {"priorityLevel": name} | _tally_report(by_level[name]) | _level_report(view, seconds)
@@ -64,13 +73,33 @@ def configuration_report(name: str, simulation: Simulation) -> Row:
         "clientsInAll": len(by_client),
         "series": {
             "binSeconds": simulation.bin_ns / NS_PER_S,
-            # No more digits than a plot can show.
-            "levels": {
-                name: {each: [round(value, 3) for value in of] for each, of in view.series.items()}
-                for name, view in simulation.views.items()
-            },
+            "levels": {name: _rounded(view.series) for name, view in simulation.views.items()},
+            **({"server": _rounded(server.series)} if server else {}),
         },
     }
+
+
+def _rounded(series: dict[str, list[float]]) -> Row:
+    """No more digits than a plot can show."""
+    return {name: [round(value, 3) for value in of] for name, of in series.items()}
+
+
+def _server_report(simulation: Simulation, seconds: float) -> Row:
+    """The server, where it has a model or its limit is found; else nothing."""
+    view, model = simulation.server_view, simulation.server_model
+    if view is None:
+        return {}
+    found: Row = {
+        "goodput": view.responses / seconds if seconds else 0.0,
+        "workMean": view.work_ns / NS_PER_S / seconds if seconds else 0.0,
+    }
+    if model is not None:
+        concurrency, most = model.rates[-1][1].knee(KNEE)
+        found |= {"model": model.text, "modelKnee": concurrency, "modelMostWork": round(most, 6)}
+    if view.finder is not None:
+        now_s = simulation.clock.time_ns / NS_PER_S
+        found["foundLimit"] = to_builtins(limit_view(view.finder, now_s, now_s))
+    return {"server": found}
 
 
 def listed(report: Row, top: int) -> Row:
@@ -85,6 +114,9 @@ def _tally_report(tally: Tally) -> Row:
     waits = tally.waits
     at_once = tally.executed - sum(waits.counts.values())
     p50, p90, p99 = (value / NS_PER_S for value in waits.quantiles(QUANTILES, at_once))
+    latencies = tally.latencies
+    ended = latencies.counts.total()
+    values = (latencies.total_ns / ended, *latencies.quantiles(QUANTILES)) if ended else ()
     return {
         "requests": tally.requests,
         "executed": tally.executed,
@@ -99,6 +131,7 @@ def _tally_report(tally: Tally) -> Row:
         "waitP99": p99,
         "executionMean": tally.service_ns / max(tally.executed, 1) / NS_PER_S,
         "seatSeconds": tally.seat_ns / NS_PER_S,
+        **{name: value / NS_PER_S for name, value in zip(LATENCIES, values, strict=False)},
     }
 
 
@@ -182,4 +215,5 @@ def _kept(row: Row | None) -> Row | None:
 
 
 def _subtracted(before: Row, after: Row) -> Row:
-    return {name: after[name] - before[name] for name in COMPARED}
+    names = [*COMPARED, *(name for name in LATENCIES if name in before or name in after)]
+    return {name: after.get(name, 0) - before.get(name, 0) for name in names}

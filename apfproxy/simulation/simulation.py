@@ -1,8 +1,9 @@
 """A configuration with requests replayed through it.
 
-Everything that decides is the proxy's own.  Only the time is virtual, and service times are given:
-a server that slows down under load is not modelled.  Costs of LISTs are not learned, since there
-are no responses: a LIST takes one seat unless it is said how many.
+Everything that decides is the proxy's own.  Only the time is virtual, and service times are given;
+with a model of the server they are those of an idle one, and it slows down under load.  Costs of
+LISTs are not learned, since there are no responses: a LIST takes one seat unless it is said how
+many.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.passage import MAX_LIST_SEATS, FlowControl, Passage, WorkEstimator
 from apfproxy.flowcontrol.ticket import WorkEstimate
 from apfproxy.simulation.measures import FIRST_BIN_NS, MOST_BINS, LevelView, Tally
+from apfproxy.simulation.server_model import SimulatedServer
+from apfproxy.simulation.server_view import ServerView
 from apfproxy.simulation.simulated_digest import SimulatedDigest
 from apfproxy.simulation.virtual_clock import VirtualClock
 
@@ -22,9 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from apfproxy.flowcontrol.flow_limits import Refusal
+    from apfproxy.flowcontrol.limit_finder import FinderSettings
     from apfproxy.flowcontrol.passage import RequestDigest
     from apfproxy.objects.types import FlowControlObject
     from apfproxy.simulation.records import Kind
+    from apfproxy.simulation.server_model import ServerModel
 
 NS_PER_S = 1_000_000_000
 
@@ -77,14 +82,17 @@ class Simulation:
     """One run of requests through one configuration.
 
     A request that executes ends when it is served, or cut off when its time is over; a WATCH gives
-    its seats back once its initial events are through, and counts as open until its end.
+    its seats back once its initial events are through, and counts as open until its end.  Watches
+    cost a server model nothing.
 
     Args:
         objects: The configuration, built-in objects included.
-        limit: Seats of the whole server.
+        limit: Seats of the whole server, unless they are to be found.
         hash_seed: Decides which queues flows are dealt.
         is_prompt: As of `Controller`; the proxy's default.
         warm_up_ns: What happens before is in the series, but does not count otherwise.
+        server_model: Without one, service times are as given.
+        auto_limit: How the limit is found, if it is.
         on_progress: Called now and then with the requests so far.
 
     Attributes:
@@ -93,6 +101,7 @@ class Simulation:
             requests, the run is over.
         problems: What of the configuration is not used, one line each.
         views: Level name to its view.
+        server_view: None without a model and a limit that is found.
         tallies: Client, priority level, FlowSchema and distinguisher to outcomes of requests.
         bin_ns: The width of a bin of the series.
         counted_from_ns: When the warm-up was over; 0 without one, or if it never was.
@@ -106,11 +115,13 @@ class Simulation:
         hash_seed: int = 0,
         is_prompt: bool = True,
         warm_up_ns: int = 0,
+        server_model: ServerModel | None = None,
+        auto_limit: FinderSettings | None = None,
         on_progress: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.clock = clock = VirtualClock()
-        self.limit = limit
         self.in_flight = self.sources = self.arrivals = self.counted_from_ns = self._bins = 0
+        limit = limit if auto_limit is None else auto_limit.initial
         self.controller = Controller(clock, limit, hash_seed, is_prompt=is_prompt)
         self._pauses_s = self.controller.adjustment_pauses_s()
         digest = self.controller.digest(objects)
@@ -119,6 +130,15 @@ class Simulation:
         self.views = {name: LevelView(level) for name, level in self.controller.levels.items()}
         self.tallies: dict[tuple[str, str, str, str], Tally] = {}
         self.bin_ns = FIRST_BIN_NS
+        self.server_model = server_model
+        self.server_view = (
+            ServerView(self.controller, self.views, clock, auto_limit)
+            if server_model or auto_limit
+            else None
+        )
+        self._server: SimulatedServer[SimulatedRequest] | None = (
+            SimulatedServer(clock, server_model, self._end_of_server) if server_model else None
+        )
         self._on_progress = on_progress
         self._warm_up_ns = warm_up_ns
         self._lanes: dict[Kind, Lane] = {}
@@ -132,7 +152,12 @@ class Simulation:
             clock,
             unix_s=lambda: EPOCH_S + clock.time_ns // NS_PER_S,
         )
-        self._on_end = self._end
+        self._on_end = self._end if self.server_view is None else self._end_in_view
+
+    @property
+    def limit(self) -> int:
+        """Seats of the whole server now."""
+        return self.controller.server_concurrency_limit
 
     def run(self) -> None:
         clock = self.clock
@@ -173,6 +198,7 @@ class Simulation:
         if waited_ns:
             tally.waits.add(waited_ns)
         end = self._on_end
+        tally.executed += 1
         if lane.digest.is_watch:
             attributes = lane.digest.attributes
             self._costs.watch_started(attributes)
@@ -180,11 +206,13 @@ class Simulation:
             if service_ns > WATCH_SEATS_NS:
                 self._go_on(request, service_ns)
                 service_ns, end = WATCH_SEATS_NS, self._release
+        elif self._server is not None:
+            self._server.begin(request, service_ns, ticket.arrived_ns + lane.timeout_ns)
+            return  # how long it takes is known at its end
         elif 0 < lane.timeout_ns < waited_ns + service_ns:
             tally.cut_off += 1
-            service_ns = max(0, lane.timeout_ns - waited_ns)
+            service_ns, end = max(0, lane.timeout_ns - waited_ns), self._end_cut_off
         estimate = ticket.estimate
-        tally.executed += 1
         tally.service_ns += service_ns
         tally.seat_ns += estimate.max_seats * (service_ns + estimate.additional_latency_ns)
         self.clock.arm(dispatched_ns + service_ns, end, request)
@@ -220,6 +248,27 @@ class Simulation:
         if request.client is not None:
             request.client.on_end(0)
         self._stop_if_over()
+
+    def _end_in_view(self, request: SimulatedRequest) -> None:
+        assert self.server_view is not None
+        if not request.lane.digest.is_watch:
+            self.server_view.add(request, request.service_ns)
+        self._end(request)
+
+    def _end_cut_off(self, request: SimulatedRequest) -> None:
+        if self.server_view is not None:
+            self.server_view.add_cut_off(request.lane.timeout_ns)
+        self._end(request)
+
+    def _end_of_server(self, request: SimulatedRequest, is_cut_off: bool) -> None:
+        tally, ticket = request.lane.tally, request.ticket
+        assert ticket is not None
+        estimate, service_ns = ticket.estimate, self.clock.time_ns - ticket.dispatched_ns
+        tally.latencies.add(self.clock.time_ns - ticket.arrived_ns)
+        tally.cut_off += is_cut_off
+        tally.service_ns += service_ns
+        tally.seat_ns += estimate.max_seats * (service_ns + estimate.additional_latency_ns)
+        (self._end_cut_off if is_cut_off else self._end_in_view)(request)
 
     def _reject(self, request: SimulatedRequest, refusal: Refusal) -> None:
         request.lane.tally.rejected[refusal.reason] += 1
@@ -263,10 +312,14 @@ class Simulation:
             view.clear()
         for tally in self.tallies.values():
             tally.clear()
+        if self.server_view is not None:
+            self.server_view.clear()
         self.counted_from_ns = self.clock.time_ns
 
     def _sample(self, _: None) -> None:
-        views = self.views.values()
+        views: list[LevelView | ServerView] = [*self.views.values()]
+        if self.server_view is not None:
+            views.append(self.server_view)  # last, since it sums the others
         for view in views:
             view.sample(self.bin_ns)
         self._bins += 1

@@ -86,6 +86,13 @@ odds --suggest --bound nan | expected a number above 0
 simulate | give one of --mix, --audit-log and
 simulate --mix a --audit-log b | give one of
 simulate --mix a --max-broken-lines x | expected a whole number from 0 on, not 'x'
+simulate --mix a --server-concurrency-limit 0 | expected a number of seats from 1 on, or auto
+simulate --mix a --server-model capacity | expected capacity=20, capacity=20,overload=1.5 or
+simulate --mix a --auto-limit target=97 | --auto-limit goes with --server-concurrency-limit auto
+simulate --mix a --auto-limit min=2.5 | expected whole numbers, not 'min=2.5'
+simulate --mix a --auto-limit min=20,max=10 | expected min <= initial <= max, not
+simulate --mix a --auto-limit max=10,initial=20 | expected min <= initial <= max, not
+simulate --mix a --auto-limit least=2 | unknown 'least'; known are min, max, initial, target
 simulate --mix a --plot a.html | Invalid value for '--plot': plots are SVG: expected a file
 top --interval 1ms | expected a duration with its unit, from 100ms to 1h, not '1ms'
 top --interval soon | expected a duration such as 32s, 500ms or 1m30s, not 'soon'

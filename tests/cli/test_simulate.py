@@ -238,6 +238,46 @@ def test_samples(report: Callable[..., dict[str, Any]]) -> None:
     assert all(changes[f"operator-{number}"]["queued"] < 0 for number in range(10))
 
 
+def test_a_limit_that_is_found(
+    mix: str, report: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beside the limit that is too high, or with another target; the text says what was decided."""
+    Path(mix).write_text(MIX.replace("duration: 2s", "duration: 6s"))
+    model = ["--mix", mix, "--server-model", "capacity=8,overload=1.5"]
+    auto = ["--compare-server-concurrency-limit", "auto", "--auto-limit", "max=40"]
+    first, second = report(*model, *auto)["configurations"]
+
+    assert [
+        "built-in objects, 600 seats",
+        "built-in objects, auto from 40 seats, min 2, max 40",
+    ] == [each["name"].partition(", target")[0] for each in (first, second)]
+    assert first["server"]["goodput"] < second["server"]["goodput"]
+    found = second["server"]["foundLimit"]
+    assert (
+        found["limit"] < 40,
+        found["limit"] in {each["limit"] for each in found["decisions"]},
+    ) == (
+        True,
+        True,
+    )
+    assert 0 == main(["simulate", *model, *auto])
+    lines = capsys.readouterr().out.splitlines()
+    assert [f"{letter}: goodput" for letter in "AB"] == [
+        line[:10] for line in lines if ": goodput " in line
+    ]
+    assert f"B: limit {found['limit']} at the end; the last decisions:" in lines
+    assert any(" latency " in line for line in lines)
+
+
+def test_two_targets(mix: str, report: Callable[..., dict[str, Any]]) -> None:
+    flags = ["--server-concurrency-limit", "auto", "--compare-auto-limit", "target=80"]
+    found = report("--mix", mix, *flags)
+
+    assert [97, 80] == [int(each["name"].split()[-1]) for each in found["configurations"]]
+    (warning,) = found["warnings"]
+    assert warning.startswith("without --server-model the server does not slow down")
+
+
 @pytest.mark.parametrize(
     ("request_", "flags", "has_hint"),
     [

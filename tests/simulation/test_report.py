@@ -10,6 +10,7 @@ import pytest
 
 from apfproxy.simulation.plots import Plot, escape, picture, plot
 from apfproxy.simulation.report import NOTHING, compared, configuration_report, difference, listed
+from apfproxy.simulation.server_model import parse_server_model
 from apfproxy.simulation.simulation import Sequence, Simulation
 from tests.simulation.scene import objects
 from tests.simulation.test_simulation import MS, kind
@@ -149,6 +150,22 @@ def test_picture() -> None:
     assert 2 == classes.count("area rejected") == classes.count("line rejected") - 1
     assert 3 == classes.count("line limit") == classes.count("line nominal")
     assert "current limit" in texts
+
+
+def test_picture_of_a_server() -> None:
+    """The limit over the seats in use, and goodput, of the configurations that have them."""
+    model = parse_server_model("capacity=4")
+    simulation = Simulation(objects(), 10, server_model=model)
+    Sequence(simulation, [(at * MS, kind("many"), 500 * MS) for at in (0, 0, 0, 2000)])
+    simulation.run()
+    report = configuration_report("b", simulation)
+    root = parsed(picture({"configurations": [report_of("a", 10), report]}))
+    headings = [each.text for each in root.iter() if each.get("class") == "heading"]
+    classes = [str(each.get("class")) for each in root.iter()]
+
+    assert ["A: a", "B: b", "server", "level"] == headings
+    # One of each in the legend.
+    assert (2, 4) == (classes.count("line goodput"), classes.count("line limit"))
 
 
 def test_levels_of_one_configuration() -> None:

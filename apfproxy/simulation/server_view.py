@@ -1,0 +1,104 @@
+"""The server of a simulation as the report sees it, and its limit while that is to be found.
+
+The limit is found as in the proxy: by the same looks at the same measures, ten a second.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from apfproxy.flowcontrol.limit_finder import LimitFinder, Load
+from apfproxy.flowcontrol.load_meter import LoadMeter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.limit_finder import FinderSettings
+    from apfproxy.flowcontrol.passage import Passage
+    from apfproxy.simulation.measures import LevelView
+    from apfproxy.simulation.virtual_clock import VirtualClock
+
+NS_PER_S: Final = 1_000_000_000
+LOOK_NS: Final = 100_000_000
+TELLING_NS: Final = 5_000_000_000
+"""A request that may take less time tells nothing of the server if it is cut off."""
+
+
+class ServerView:
+    """Goodput and limit over time.
+
+    Attributes:
+        finder: None while the limit is fixed.
+        responses: Requests that were served in full.
+        work_ns: Their service times, as given.
+        series: By name a value for each bin: responses a second, seats of limited levels in use,
+            and the server limit at its end.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        views: Mapping[str, LevelView],
+        clock: VirtualClock,
+        settings: FinderSettings | None,
+    ) -> None:
+        self.finder = None if settings is None else LimitFinder(settings)
+        self.responses = self.work_ns = 0
+        self.series: dict[str, list[float]] = {"goodput": [], "seats": [], "limit": []}
+        self._controller = controller
+        self._limited = [view for view in views.values() if not view.level.is_exempt]
+        self._clock = clock
+        self._meter = LoadMeter()
+        self._distress = self._in_bin = 0
+        if self.finder is not None:
+            self._arm()
+
+    def clear(self) -> None:
+        """Count from now on; the series go on."""
+        self.responses = self.work_ns = 0
+
+    def add(self, passage: Passage, service_ns: int) -> None:
+        """Count a request that was served in full; its service time is the one given."""
+        self.responses += 1
+        self.work_ns += service_ns
+        self._in_bin += 1
+        found, ticket = passage.classification, passage.ticket
+        assert found is not None
+        assert ticket is not None
+        if not found.level.is_exempt:
+            duration_ns = self._clock.time_ns - ticket.dispatched_ns
+            seats = ticket.estimate.initial_seats
+            self._meter.add(passage.digest.attributes, 0, seats, duration_ns)
+
+    def add_cut_off(self, timeout_ns: int) -> None:
+        self._distress += timeout_ns >= TELLING_NS
+
+    def sample(self, bin_ns: int) -> None:
+        """Add a bin to the series, after the levels."""
+        self.series["goodput"].append(self._in_bin * NS_PER_S / bin_ns)
+        self.series["seats"].append(sum(each.series["seats"][-1] for each in self._limited))
+        self.series["limit"].append(self._controller.server_concurrency_limit)
+        self._in_bin = 0
+
+    def halve(self) -> None:
+        for values in self.series.values():
+            values[:] = [(a + b) / 2 for a, b in zip(values[::2], values[1::2], strict=True)]
+
+    def _arm(self) -> None:
+        self._clock.arm(self._clock.time_ns + LOOK_NS, self._look, self.finder)
+
+    def _look(self, finder: LimitFinder) -> None:
+        queue_sets = [view.level.queue_set for view in self._limited]
+        load = Load(
+            LOOK_NS / NS_PER_S,
+            float(sum(each.seats_in_use for each in queue_sets)),
+            any(each.requests_waiting for each in queue_sets),
+            self._meter.take(),
+            self._distress,
+        )
+        self._distress, limit = 0, finder.limit
+        finder.look(self._clock.time_ns / NS_PER_S, load)
+        if finder.limit != limit:
+            self._controller.follow(finder.limit)
+        self._arm()
