@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import json
 import socket
+from functools import partial
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -15,7 +16,7 @@ from rich.text import Text
 
 from apfproxy import __version__
 from apfproxy.admin.explain_page import parse_header
-from apfproxy.app.running import run_in_loop
+from apfproxy.app.running import descriptor_limit, run_in_loop
 from apfproxy.authn.upstream_api import EXCHANGE_ERRORS, explained
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.held_signals import INTERRUPTED
@@ -41,10 +42,13 @@ from apfproxy.settings.values import parse_duration, parse_upstream_url
 from apfproxy.sources.token_file import read_token
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from apfproxy.base.address import Address
 
 MOST_SHOWN = 3
 """Paths that the announcement has."""
+SPARE_DESCRIPTORS = 64
 DISTRESS = "the server is in distress before there is any load"
 HINTS = {
     401: "it needs credentials: give --token-file, or --header",
@@ -165,17 +169,10 @@ def find_limit(  # noqa: PLR0913  flags
     except OperatorError as error:
         raise CommandError(str(error)) from error
     search = Search(max_concurrency, AutoLimitSettings().target / 100)
-
-    async def load() -> int:
-        await check_address(upstream, is_sure=yes)
-        made = SteppedLoad(upstream, paths, search, longest_s=max_duration, headers=fields, tls=tls)
-        with Signals(Hangup.END) as signals:
-            try:
-                return await loaded(made, upstream, paths, max_duration, signals.first)
-            finally:
-                await made.close()
-
-    code = run_in_loop(load())
+    load = partial(
+        SteppedLoad, upstream, paths, search, longest_s=max_duration, headers=fields, tls=tls
+    )
+    code = run_in_loop(run(load, upstream, paths, max_duration, is_sure=yes))
     if not search.good:
         if code == INTERRUPTED:
             raise KeyboardInterrupt
@@ -192,43 +189,49 @@ def find_limit(  # noqa: PLR0913  flags
     return FAILED if report["limit"] is None and code == OK else code
 
 
-async def loaded(
-    load: SteppedLoad,
+async def run(
+    make: Callable[[], SteppedLoad],
     server: Address,
     paths: tuple[str, ...],
     duration_s: float,
-    interrupted: asyncio.Event,
+    *,
+    is_sure: bool,
 ) -> int:
     """Load the server until the limit is known, the time is up, or a signal comes."""
     task = asyncio.current_task()
     assert task is not None, "this is a coroutine"
-
-    async def interrupt() -> None:
-        await interrupted.wait()
-        task.cancel()
-
-    interrupting = spawn(interrupt(), name="waiting for a signal")
-    console = Console(stderr=True)
+    await check_address(server, is_sure=is_sure)
+    load, console = make(), Console(stderr=True)
+    most = load.search.most
     shown = ", ".join(paths[:MOST_SHOWN]) + ", ..." * (len(paths) > MOST_SHOWN)
     announcement = (
-        f"GET {shown} at {server.url}, at most {counted(load.search.most, 'request')} at a time,"
+        f"GET {shown} at {server.url}, at most {counted(most, 'request')} at a time,"
         f" for {duration_s:g} s at most; Ctrl-C ends it"
     )
-    try:
-        await check_paths(load, server, paths)
-        console.print(Text(announcement), soft_wrap=True)
-        with console.status("") as status:
+
+    async def interrupt(first: asyncio.Event) -> None:
+        await first.wait()
+        task.cancel()
+
+    with Signals(Hangup.END) as signals, console.status("") as status:
+        interrupting = spawn(interrupt(signals.first), name="waiting for a signal")
+        try:
+            if most > descriptor_limit() - SPARE_DESCRIPTORS:
+                raise CommandError(f"too few file descriptors for {most} requests at a time")
+            await check_paths(load, server, paths)
+            console.print(Text(announcement), soft_wrap=True)
             async with asyncio.timeout(duration_s):
                 await load.run(status.update)
-    except asyncio.CancelledError:
-        if not interrupted.is_set():
-            raise
-        task.uncancel()
-        return INTERRUPTED
-    except TimeoutError:
-        return OK
-    finally:
-        interrupting.cancel()
+        except asyncio.CancelledError:
+            if not signals.first.is_set():
+                raise
+            task.uncancel()
+            return INTERRUPTED
+        except TimeoutError:
+            return OK
+        finally:
+            interrupting.cancel()
+            await load.close()
     return OK
 
 

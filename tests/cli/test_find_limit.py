@@ -18,7 +18,7 @@ from aiohttp import web
 
 from apfproxy.app import running
 from apfproxy.base.held_signals import INTERRUPTED
-from apfproxy.cli import stepped_load
+from apfproxy.cli import find_limit, stepped_load
 from apfproxy.cli.find_limit_tables import lines_of, picture, report_of
 from apfproxy.cli.main import main
 from apfproxy.cli.stepped_load import Search, Step
@@ -264,6 +264,17 @@ def test_no_load_on_what_fails(
 
     (line,) = capsys.readouterr().err.splitlines()
     assert (1, True) == (code, line.startswith(f"apfproxy: GET {path} at {url}: {text}")), line
+
+
+def test_few_descriptors(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(find_limit, "descriptor_limit", lambda: 500)
+
+    assert 1 == main(["find-limit", "--upstream", "http://127.0.0.1:1", "--path", "/"])
+    assert capsys.readouterr().err == (
+        "apfproxy: too few file descriptors for 512 requests at a time\n"
+    )
 
 
 def test_wrong_schemes(capsys: pytest.CaptureFixture[str]) -> None:
