@@ -125,7 +125,7 @@ class FoundLimit:
         self._distress = distress
         load = self._load(duration_s, max(0, distress - before))
         ledger, limit = self._ledger(), self.limit
-        if ledger is None or self._leads(ledger, now_s):
+        if ledger is None or self._leads(ledger):
             self.finder.look(now_s, load)
         self._assume(self.finder.limit)
         if self.limit != limit:
@@ -148,22 +148,23 @@ class FoundLimit:
         if ledger is not None:
             ledger.assumed = limit
 
-    def _leads(self, ledger: Ledger, now_s: float) -> bool:
+    def _leads(self, ledger: Ledger) -> bool:
         """Lead or follow by the record; whether this member is to look for the limit."""
         own = ledger.entry
         if ledger.state is not LeaseState.HELD or own is None:
             return False
-        live = {key: each.entry for key, each in ledger.others.items() if each.is_live(now_s)}
+        # Those whose leases are over are not there any more.
+        others = {key: each.entry for key, each in ledger.others.items() if each.is_present}
         rank = _rank(ledger.key, own)
         most = self.finder.settings.most
-        leaders = [_rank(key, entry) for key, entry in live.items() if entry.limit < most]
+        leaders = [_rank(key, entry) for key, entry in others.items() if entry.limit < most]
+        if leaders and not self.is_leading:
+            self.finder.adopt(ledger.limit)
         if self.is_leading:
             self.is_leading = all(rank < each for each in leaders)
-        elif all(rank < _rank(key, entry) for key, entry in live.items()):
+        elif all(rank < _rank(key, entry) for key, entry in others.items()):
             is_idle, _ = rank
             self.is_leading = not leaders or (not is_idle and all(idle for idle, _ in leaders))
-        if not self.is_leading and leaders:
-            self.finder.adopt(ledger.limit)
         return self.is_leading
 
     def _all_distress(self) -> int:
