@@ -109,6 +109,28 @@ def test_another_number_of_seats() -> None:
     assert (1, (4,)) == (scene.level("a").nominal_limit, scene.in_use("a"))
 
 
+@pytest.mark.parametrize("is_prompt", [False, True])
+def test_a_limit_that_is_followed(is_prompt: bool) -> None:
+    """Levels keep what they used lately, and the next adjustment has the demand of all the time."""
+    busy, quiet = (level_object(name, 5, lendable=50) for name in ("busy", "quiet"))
+    scene = Scene(busy, quiet, schema_object("s", "busy"), is_prompt=is_prompt)
+    tickets = scene.arrive(count=10)
+    scene.controller.adjust_limits()
+    scene.wait(5 * S)
+    for seats in (31, 33, 30):
+        scene.controller.follow(seats)
+        assert seats == scene.controller.server_concurrency_limit
+        assert scene.limit("busy") >= 10
+        assert scene.executing(tickets) == 10
+
+    scene.finish("busy", tickets[1:])
+    scene.controller.follow(60)
+    assert 60 <= sum(each.nominal_limit for each in scene.controller.levels.values()) <= 64
+    scene.controller.follow(4)
+    assert scene.limit("busy") >= 1
+    assert scene.controller.levels["busy"].demand.peak == 10
+
+
 def test_adjust_limits_follows_demand() -> None:
     busy, quiet = (level_object(name, 5, lendable=50) for name in ("busy", "quiet"))
     scene = Scene(busy, quiet, schema_object("s", "busy"))
