@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apfproxy.flowcontrol.limit_finder import FinderSettings, LimitFinder, Load
-from apfproxy.flowcontrol.limit_view import LimitView, limit_view
+from apfproxy.flowcontrol.limit_view import DecisionView, LimitView, limit_view
 
 SETTINGS = FinderSettings(least=2, most=200, initial=100, target=0.97)
 LOAD_CLASS = ("get", "pods", 3)
@@ -57,3 +57,12 @@ def test_decisions_say_why_the_limit_is_as_it_is() -> None:
     assert view.decided["probe"] > 5
     assert view.decided["found"] == 1
     assert len(view.decisions) - 1 <= sum(1 for each in view.decisions if each.kind != "probe")
+
+
+def test_limit_that_would_be_chosen() -> None:
+    """The limit that is known now comes first, then the last that was, and nothing before that."""
+    decision = DecisionView(UNIX_S, 84, "observed", "")
+
+    assert LimitView(100).chosen is None
+    assert 84 == LimitView(84, decisions=(decision,)).chosen
+    assert 80 == LimitView(84, found=80, decisions=(decision,)).chosen
