@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
@@ -16,7 +16,14 @@ from apfproxy.base.faults import Part
 from apfproxy.base.service_manager import ServiceManager
 from apfproxy.base.signals import Signals
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.settings import UNSAID, Address, EndpointSettings, FlowControlSettings
+from apfproxy.settings import (
+    AUTO_SEATS,
+    UNSAID,
+    Address,
+    AutoLimitSettings,
+    EndpointSettings,
+    FlowControlSettings,
+)
 from apfproxy.sources.in_force import ObjectFiles
 from apfproxy.upstream.counters import UpstreamFailure
 from tests.end_to_end.scene import Setup, on_uvloop, running
@@ -128,6 +135,37 @@ async def test_limits_are_adjusted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert idle is None
     assert {Part.LIMITS: 1} == {part: total for part, total in totals.items() if total}
+
+
+@on_uvloop
+async def test_limit_that_is_found() -> None:
+    """It outlives other changes of the settings, and ends with its own."""
+    async with running(Setup()) as scene:
+        cluster = scene.process.cluster
+
+        async def change(**values: Any) -> None:  # noqa: ANN401  of settings
+            flow_control = FlowControlSettings(**values)
+            settings = replace(cluster.settings, flow_control=flow_control)
+            (await cluster.prepare(settings)).commit()
+
+        await change(server_concurrency_limit=AUTO_SEATS)
+        found = cluster.found_limit
+        assert found is not None
+        assert (found.meter, 100) == (
+            cluster.served.load_meter,
+            cluster.controller.server_concurrency_limit,
+        )
+
+        found.finder.adopt(77)
+        await change(server_concurrency_limit=AUTO_SEATS, suggested_objects=False)
+        assert (found, 77) == (cluster.found_limit, cluster.controller.server_concurrency_limit)
+        narrow = AutoLimitSettings(max=50)
+        await change(server_concurrency_limit=AUTO_SEATS, auto_limit=narrow)
+        assert 50 == cluster.controller.server_concurrency_limit
+
+        await change(server_concurrency_limit=30)
+        assert (None, None) == (cluster.found_limit, cluster.served.load_meter)
+        assert 30 == cluster.controller.server_concurrency_limit
 
 
 @on_uvloop
