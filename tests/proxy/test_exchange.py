@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from apfproxy.flowcontrol.load_meter import LoadMeter
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.settings import (
     HTTP_API,
     KUBERNETES_API,
+    OBSERVE,
     Address,
     DownstreamSettings,
     LimitSettings,
@@ -35,6 +37,8 @@ from tests.proxy.fakes import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from apfproxy.flowcontrol.load_meter import LoadClass
 
 
 def test_request_that_fits(bench: Bench) -> None:
@@ -465,3 +469,62 @@ def test_reader_that_is_slow(times: int, takes_s: float, releases: int) -> None:
         assert releases == bench.counters.slow_reader_releases
         assert {} == bench.context.slow_readers.watched
         bench.end(client)
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer", "expected"),
+    [
+        pytest.param(GET, OK, ("get", "pods", 1), id="a-response"),
+        pytest.param(LIST, OK, ("list", "pods", 1), id="a-list"),
+        pytest.param(
+            GET,
+            b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+            ("get", "pods", 0),
+            id="an-error-of-the-client",
+        ),
+        *(
+            pytest.param(
+                GET, b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % code, None, id=f"{code}"
+            )
+            for code in (429, 500, 503)
+        ),
+        pytest.param(GET, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", None, id="cut-short"),
+        pytest.param(WATCH, OK, None, id="a-watch"),
+        pytest.param(LOG, OK, None, id="long-running"),
+    ],
+)
+def test_responses_that_a_limit_is_found_from(
+    bench: Bench, request_: bytes, answer: bytes, expected: LoadClass | None
+) -> None:
+    meter = bench.context.load_meter = LoadMeter()
+    client = bench.ask(request_)
+    bench.wait(2)
+    bench.send(bench.upstreams[0], answer)
+    bench.end(client)
+
+    assert ({} if expected is None else {expected: (1.0, 2.0)}) == meter.take()
+
+
+def test_no_limit_is_found_from_what_two_servers_took(bench: Bench) -> None:
+    warmed_up(bench)
+    meter = bench.context.load_meter = LoadMeter()
+    client = bench.ask(GET)
+    bench.end(bench.upstreams[0])
+    bench.connect()
+    bench.send(bench.upstreams[1], OK)
+
+    assert b"200" == status(client.take())
+    assert {} == meter.take()
+
+
+def test_observed_responses_count_without_seats() -> None:
+    """The server has them all, also those that would wait or be rejected."""
+    with Bench(idle_upstreams=6, enforcement=OBSERVE) as bench:
+        meter = bench.context.load_meter = LoadMeter()
+        for _ in range(6):
+            bench.ask(GET)
+        bench.wait(1)
+        for upstream in bench.upstreams:
+            bench.send(upstream, OK)
+
+        assert {("get", "pods", 1): (6.0, 6.0)} == meter.take()
