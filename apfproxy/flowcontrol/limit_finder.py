@@ -246,6 +246,7 @@ class LimitFinder:
                 self._sample, self._has_stalled = None, True
             elif self._sample is not None:
                 _extend(self._sample, load)
+                self._gathered_s = self._now_s
             return True
         if self._has_stalled:  # what was in it took as long
             self._has_stalled = False

@@ -282,6 +282,16 @@ def test_decisions_are_bounded() -> None:
     assert [*range(40 - KEPT_DECISIONS, 40)] == [each.limit for each in finder.decisions]
 
 
+@pytest.mark.parametrize("initial", [2, 40])
+def test_requests_that_take_seconds(initial: int) -> None:
+    scene = Scene(flat(6), initial=initial, clients=60)
+    scene.classes = {GETS: 3.0}
+    scene.run(150)
+
+    assert scene.goodput(60, 150) > 0.8 * 6
+    assert scene.finder.limit <= 20
+
+
 def test_short_pauses_of_the_server() -> None:
     """They are a part of what it does: a server that collects garbage each second does less."""
     scene = Scene(flat(KNEE))
