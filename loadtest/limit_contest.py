@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 SECONDS, CHANGE_S, LEARNED_S = 100, 60, 30
 LEAST_GOODPUT, MOST_P99, RECOVERS_S = 0.85, 1.3, 15.0
 MOST = 2000
+MOST_RATE = 800.0
+"""Responses a second, for the time that the simulation takes."""
 OURS = "apfproxy"
 TABLE = Table(
     "limit <10 | goodput >9.2f | worst >7.2f | p99 >6.2f | worst >7.2f | recovers s >12.1f"
@@ -135,7 +137,7 @@ def scene_of(seed: int) -> Scene:
         else:
             rates.append(ServerRate(size, 1.0 if kind == "flat" else draw.uniform(1.1, 2.0)))
     best, goodput = rates[0].knee(0.99)
-    rate = max(math.exp(draw.uniform(math.log(40), math.log(800))), 4 * goodput)
+    rate = min(goodput / math.exp(draw.uniform(math.log(0.003), math.log(0.1))), MOST_RATE)
     mean_ms = 1000 * goodput / rate
     kinds = [(draw.uniform(0.1, 1), math.exp(draw.uniform(-1.5, 1.5))) for _ in "1234"]
     kinds = kinds[: draw.randint(1, 4)]

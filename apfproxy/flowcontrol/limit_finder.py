@@ -48,6 +48,7 @@ NEAR: Final = 1.25
 FIRST_STEP: Final = 2.0
 NEXT_STEP: Final = 1.5
 PROBE_STEP: Final = 0.15
+LOADED_STEP: Final = 0.33
 FIRST_PAUSE_S: Final = 4.0
 LONGEST_PAUSE_S: Final = 6.0
 """Between two looks at other limits once one is found."""
@@ -56,11 +57,15 @@ FREE_PART: Final = 0.75
 SURE_SAMPLES: Final = 3
 A_SEAT: Final = 1.3
 """Between concurrencies that differ by so much at most no other one is sought."""
+LOADED: Final = 0.8
+"""The part of its goodput for each request from which down a server has more than it should."""
+ASKED_S: Final = 30.0
+"""For so long no more is expected to be asked for than was while nothing waited."""
 LEAST_SAMPLE_S: Final = 0.3
 LEAST_RESPONSES: Final = 8
 FEW_S: Final = 5.0
 """After so long fewer responses do."""
-COARSE: Final = (0.05, 1.0)
+COARSE: Final = (0.06, 2.0)
 FINE: Final = (0.025, 2.0)
 """A sample ends with this error, or after so many seconds."""
 CHANGED: Final = 0.2
@@ -68,7 +73,10 @@ CHANGED: Final = 0.2
 DISTRESS_CUT: Final = 0.7
 DISTRESS_S: Final = 15.0
 LEAST_STALL_S: Final = 0.5
-LONGEST_SETTLING_S: Final = 2.0
+LONGEST_SETTLING_S: Final = 3.0
+SETTLED: Final = 2.0
+"""Latencies after which a change of the limit is over: those that did not begin while it drained
+lack among the responses of one latency later."""
 LONGEST_DRAIN_S: Final = 10.0
 """Levels that have a seat at least may use more in all than a small limit: that never drains."""
 LONGEST_GAP_S: Final = 2.0
@@ -188,6 +196,9 @@ class LimitFinder:
         self._reach = 1.0  # seats in use over the limit, while requests wait
         self._at_home: Sample | None = None
         self._probes = 0
+        # What was asked for at a time while nothing waited
+        self._asked = math.inf
+        self._asked_until_s = 0.0
         self._pause_s = FIRST_PAUSE_S
         self._probe_s = 0.0
 
@@ -210,7 +221,7 @@ class LimitFinder:
             return  # short responses come first
         is_over = load.seats > self.limit * self._reach * 1.1 + 0.5
         if is_over and now_s < self._drained_s and not self.is_observing:
-            self._settle(self._latency_s)
+            self._settle(SETTLED * self._latency_s)
         if now_s < self._settled_s or load.seats < 0.5:  # noqa: PLR2004  of a seat
             return
         self._gather(load, responses)
@@ -293,7 +304,8 @@ class LimitFinder:
             sample.counts[each] = sample.counts.get(each, 0.0) + count / load.part
         sample.parts.append((load.duration_s, counts))
         few = sample.responses < LEAST_RESPONSES and sample.duration_s < FEW_S
-        if sample.duration_s < LEAST_SAMPLE_S or few:
+        least_s = max(LEAST_SAMPLE_S, min(self._latency_s, FEW_S))
+        if sample.duration_s < least_s or few:
             return
         self.curve.look_at_noise(sample)
         is_coarse = self.state is FinderState.SEARCHING and self._step > NEXT_STEP
@@ -306,6 +318,8 @@ class LimitFinder:
     def _learn(self, sample: Sample) -> None:
         is_binding = sample.waiting_s >= sample.duration_s / 2
         is_more = sample.concurrency > self.limit * self._reach
+        if not is_binding:
+            self._asked, self._asked_until_s = sample.concurrency, self._now_s + ASKED_S
         if (is_binding or is_more) and not self.is_observing:
             self._reach = min(max(sample.concurrency / self.limit, LEAST_REACH), 1 / LEAST_REACH)
         self._look_for_more(sample, is_binding=is_binding)
@@ -374,9 +388,11 @@ class LimitFinder:
             else:
                 self._hold(knee if is_other else self._home, is_free=is_free)
         elif is_free:
-            pass
+            if self._now_s >= self._probe_s and is_loaded(points, index):
+                self._search(is_down_first=True)
+                self._set(max(knee / self._step, self.settings.least * self._reach), LESS)
         elif self._now_s >= self._probe_s:
-            self._probe()
+            self._probe(has_too_much=is_loaded(points, index))
         elif is_other and not is_next_far:
             self._disagreements += 1
             if self._disagreements > 1:
@@ -404,6 +420,8 @@ class LimitFinder:
                 return math.sqrt(knee * below.concurrency), BETWEEN
         if is_top and knee < most * 0.97 - 0.5 and is_binding:
             return min(most, max(knee * self._step, knee + 1)), MORE
+        if self._now_s < self._asked_until_s:
+            most = min(most, self._asked)
         if is_binding and top < min(most, 1.7 * knee) - 0.5:
             return min(most, max(2 * knee, knee + 1)), ABOVE
         return 0.0, HELD
@@ -421,11 +439,12 @@ class LimitFinder:
         elif self.limit < self._origin:
             self._set(self._origin * self._reach, UNASKED)
 
-    def _probe(self) -> None:
+    def _probe(self, *, has_too_much: bool) -> None:
+        """Have another limit for a moment; a far lower one if the server may have too much."""
         self._probes += 1
         limit = self._limit_for(self._home)
-        step = max(1, round(PROBE_STEP * limit))
         side = -1 if self._probes % 3 == 0 else 1
+        step = max(1, round((LOADED_STEP if has_too_much and side < 0 else PROBE_STEP) * limit))
         if not self.settings.least <= limit + side * step <= self.settings.most:
             side = -side
         self.state = PROBE[self.state]
@@ -448,7 +467,7 @@ class LimitFinder:
         self.limit = self._limit_for(concurrency)
         self._sample = None
         if self.limit != before:
-            self._settle(self._latency_s * self.limit / before)
+            self._settle(SETTLED * self._latency_s * max(self.limit / before, 1.0))
             self._drain()
         if reason is HELD and self.decisions and self.decisions[-1].kind == PROBED.kind:
             self.decisions.pop()  # it is over, and what came before it is told again
@@ -502,3 +521,9 @@ def _extend(sample: Sample, load: Load) -> None:
     sample.seat_s += load.seats * load.duration_s
     if load.is_waiting:
         sample.waiting_s += load.duration_s
+
+
+def is_loaded(points: list[Point], index: int) -> bool:
+    """Whether a request takes longer at this concurrency than it does at another one."""
+    best = max(each.goodput / each.concurrency for each in points)
+    return points[index].goodput < LOADED * best * points[index].concurrency

@@ -242,11 +242,11 @@ def knee_index(points: Sequence[Point], target: float) -> int:
 
     Goodput counts as high as its error leaves open where that makes for less concurrency.
     """
-    highest = max(each.goodput * (1 - min(each.error, 0.06)) for each in points)
+    highest = max(each.goodput * (1 - min(each.error, 0.1)) for each in points)
     return next(
         index
         for index, each in enumerate(points)
-        if each.goodput * (1 + min(each.error, 0.04)) >= target * highest
+        if each.goodput * (1 + min(each.error, 0.08)) >= target * highest
     )
 
 

@@ -44,6 +44,16 @@ def test_from_far_away(capacity: Capacity, within_s: float, initial: int, seed: 
     assert scene.finder.found is not None
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_as_many_clients_as_seats(seed: int) -> None:
+    """Where nothing waits, but the server has too much, fewer seats are tried."""
+    scene = Scene(falling(8), clients=42, initial=45, seed=seed)
+    scene.run(60)
+
+    assert scene.goodput(40, 60) > 0.75 * 8
+    assert scene.finder.limit < 24
+
+
 def test_rest() -> None:
     """Once it is found, the limit stays but for looks at its neighbours."""
     scene = Scene(flat(KNEE), initial=KNEE)
