@@ -64,7 +64,7 @@ TABLE = Table(
 
 
 class Measured(NamedTuple):
-    """What one limit gave: responses a second, the modest user's p99, and the limits seen."""
+    """Holds what one limit gave: responses a second, the modest user's p99, and the limits seen."""
 
     rate: float
     p99_ms: float
@@ -109,7 +109,7 @@ def nginx(directory: Path) -> Iterator[int]:
 
 @contextmanager
 def postgres(directory: Path) -> Iterator[int]:
-    """A server of its own, in the directory, that trusts whoever reaches its socket."""
+    """A server of its own, in the directory, that trusts all who reach its socket."""
     programs = sorted(POSTGRES.glob("*/bin"))
     if not programs:
         raise LoadTestError("PostgreSQL is not installed (Debian's package postgresql)")

@@ -4,7 +4,7 @@ Each seed is a server (flat or falling beyond its capacity, or by the universal 
 mix of one to four kinds of requests, a greedy user and one with 2 requests in flight, whose limit
 begins with a tenth or ten times the best fixed one.  After 60 s the server becomes half or twice
 as large.  In turn have the limit: this proxy's finder; the gradient controller of Envoy, by its
-documentation (gradient of the least latency, measured anew each 60 s at a concurrency of 3, with a
+documentation (gradient of the least latency, measured again each 60 s at a concurrency of 3, with a
 buffer of 25 %, and the latency of 100 ms; headroom: the root of the limit); and Gradient2 of
 Netflix' concurrency limits (a mean of 600 samples, tolerance 1.5, smoothing 0.2, 4 more in queue).
 All of them look ten times a second at the mean latency of that time.
@@ -23,7 +23,7 @@ import random
 import statistics
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from apfproxy.flowcontrol.limit_finder import FinderSettings, Load
 from apfproxy.flowcontrol.preset import PRESETS
@@ -36,7 +36,10 @@ from loadtest.program import Parser, Table, count_up_to, measured
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
     from pathlib import Path
+
+    from apfproxy.flowcontrol.limit_finder import LimitFinder
 
 SECONDS, CHANGE_S, LEARNED_S = 100, 60, 30
 LEAST_GOODPUT, MOST_P99, RECOVERS_S = 0.85, 1.3, 15.0
@@ -57,7 +60,7 @@ class Finder(Protocol):
 
 
 class EnvoyGradient:
-    """The gradient controller of Envoy's adaptive concurrency filter."""
+    """Does as the gradient controller of Envoy's adaptive concurrency filter."""
 
     def __init__(self, initial: int) -> None:
         self.limit = 3
@@ -111,7 +114,7 @@ class Gradient2:
         self.limit = int(self._estimate)
 
 
-FINDERS = {"envoy": EnvoyGradient, "gradient2": Gradient2}
+FINDERS: dict[str, Callable[[int], Finder]] = {"envoy": EnvoyGradient, "gradient2": Gradient2}
 
 
 class Scene(NamedTuple):
@@ -189,7 +192,7 @@ def run(scene: Scene, finder: Finder | None, fixed: int, initial: int) -> Run:
     view = simulation.server_view
     assert view is not None
     if finder is not None:
-        view.finder = finder  # type: ignore[assignment]  another of the same kind
+        view.finder = cast("LimitFinder", finder)
     parse_mix(scene.mix.encode(), preset).feed(simulation)
     seconds: list[float] = []
     modest: list[float] = []
