@@ -192,8 +192,7 @@ def is_noticed(mutant: Mutant, tree: Path, tests: list[str]) -> bool:
         return True
     finally:
         path.write_bytes(source)
-    assert status not in NOT_RUN, tests
-    return status != pytest.ExitCode.OK
+    return status != pytest.ExitCode.OK  # as where not even `conftest` loads any more
 
 
 def status_of(tree: Path, tests: list[str]) -> int:
