@@ -105,6 +105,15 @@ def test_the_least_limit_counts() -> None:
     assert one.in_force() <= 4
 
 
+def test_the_limit_that_the_last_one_found_stays_while_none_names_one() -> None:
+    world, (one, other) = settled(False, False)
+    one.ledger.assumed = other.ledger.assumed = 7
+    for each in (other, one, other):
+        look(world, each)
+
+    assert 7 == one.ledger.limit == other.ledger.limit
+
+
 def test_seats_go_where_they_are_wanted() -> None:
     world, (one, other) = settled(False, False)
     want(one)
