@@ -41,7 +41,6 @@ COUNTERS = ("_total", "_bucket")
 FIRING = 'max by (alertname) (ALERTS{alertstate="firing"})'
 LOOK_EVERY_S = 0.1
 SCRAPED_EVERY = "250ms"
-NEVER = {"value": (0, "0")}
 
 
 def series_of(page: str, **labels: str) -> Series:
@@ -67,14 +66,6 @@ class Prometheus:
         assert status == 200, body
         found: list[dict[str, Any]] = json.loads(body)["data"]["result"]
         return found
-
-    def wait_for_scrape(self) -> None:
-        """Wait until every target has been scraped, from now on."""
-        begin = time.time()
-        while not all(
-            float(each["value"][1]) > begin for each in self.query("timestamp(up)") or [NEVER]
-        ):
-            threading.Event().wait(LOOK_EVERY_S)
 
 
 def operators_scrapes(folder: Path, ports: Sequence[int]) -> dict[str, Any]:
