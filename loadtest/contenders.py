@@ -248,7 +248,7 @@ WITH = "apf+with"
 """A second apfproxy, with features on that the first, beside it, has off."""
 TRACED_PER_MILLION = {"tracing": 10_000, "tracing-all": 1_000_000}
 """How many requests are traced; the origin is the collector, which takes whatever is posted."""
-FEATURES = ("access-log", "top-flows", "observe", *TRACED_PER_MILLION)
+FEATURES = ("access-log", "top-flows", "observe", "auto-limit", *TRACED_PER_MILLION)
 """Features of apfproxy that may be compared with none of them."""
 
 HAPROXY_CONFIG = """
@@ -411,6 +411,8 @@ def _start_apfproxy(name: str, site: Site, upstream_port: int) -> Proxy:
         arguments += ["--access-log", str(site.directory / "access.log")]
     if "observe" in features:
         arguments += ["--enforcement", "observe"]
+    if "auto-limit" in features:
+        arguments += ["--server-concurrency-limit", "auto"]
     return Proxy(
         site.directory,
         [upstream_port],

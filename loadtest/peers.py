@@ -22,6 +22,7 @@ rounds.  With --interpreter more builds of apfproxy take part: what a virtual en
 installed, or another checkout; it is the last of them that is tried with and without.
 
     python -m loadtest.peers --proxies apfproxy --with access-log,top-flows --idle 0 --watches 0
+    python -m loadtest.peers --mix cluster,same --with auto-limit --idle 0 --watches 0
     python -m loadtest.peers --interpreter before=../other-checkout --proxies haproxy,apfproxy
 
 With --rate so many requests of `cluster` are sent a second, in turn to the origin and through each

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from apfproxy.fleet.view import FleetView, MemberView  # noqa: TC001 - annotations are read here
-from apfproxy.flowcontrol.limit_view import LimitView  # noqa: TC001 - likewise read
+from apfproxy.flowcontrol.limit_view import LimitView  # noqa: TC001 - read here
 from apfproxy.upstream.counters import CLASSES
 
 if TYPE_CHECKING:

@@ -24,7 +24,6 @@ from apfproxy.admin.amounts import (
     name_text,
     number_text,
 )
-from apfproxy.admin.found_limit import SETTING, chosen_text
 from apfproxy.admin.history import FLOOD
 from apfproxy.admin.live_state import WORKER
 from apfproxy.admin.state import OUT
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     Json = Mapping[str, Any]
     """As JSON has it; see `live_state`."""
 
+SETTING = "flowControl.autoLimit"
 LONG_WAIT_S = 1.0
 """A wait that people notice."""
 LATE_S = 0.1
@@ -348,6 +348,32 @@ def at_most(state: Json) -> str:
     if not found or found["limit"] < found["max"]:
         return ""
     return f"the limit may not exceed {number_text(found['max'])} seats ({SETTING}.max)"
+
+
+def limit_text(view: LimitView, unix_s: float) -> str:
+    """Say which limit was found, or would have been, since when and why."""
+    last = view.decisions[-1] if view.decisions else None
+    if view.is_observing:
+        return chosen_text(view)
+    seats = counted(view.limit, "seat")
+    if not view.is_leading:
+        return f"the limit is found by another proxy that shares it: {seats} now"
+    if last is None:
+        return f"the limit is {seats}, where the search begins ({SETTING}.initial)"
+    known = view.found is not None and view.found != view.limit
+    knee = f" ({number_text(view.found or 0)} best so far)" if known else ""
+    ago = duration_text(max(0.0, unix_s - last.time))
+    return f"the limit finds itself: {seats}{knee}, {view.state}; set {ago} ago: {last.reason}"
+
+
+def chosen_text(view: LimitView) -> str:
+    """Say which limit would have been chosen where flow control only observes."""
+    begins = f"the settings begin with {number_text(view.initial)} ({SETTING}.initial)"
+    if view.chosen is None:
+        return f"too little was asked for yet to choose a limit; {begins}"
+    seen = [each.concurrency for each in view.curve]
+    of = f", of the {seen[0]:.0f} to {seen[-1]:.0f} that were in use" if seen else ""
+    return f"{counted(view.chosen, 'seat')} would have been chosen{of}; {begins}"
 
 
 def _cut_limit(state: Json, unix_s: float) -> str:

@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.admin.explain_page import NOT_ENFORCED, TOLD_APART, explained
-from apfproxy.admin.found_limit import limit_text
 from apfproxy.admin.gathering import ServingParts
 from apfproxy.admin.state import LoadsState
+from apfproxy.admin.verdict import limit_text
 from apfproxy.app.found_limit import FoundLimit
 from apfproxy.app.identities import Identities
 from apfproxy.app.identities import parts_of as identity_settings

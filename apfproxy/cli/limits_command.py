@@ -9,11 +9,10 @@ import click
 import msgspec
 
 from apfproxy.admin.amounts import duration_text, number_text
-from apfproxy.admin.found_limit import limit_text
 from apfproxy.admin.live_state import OF_WORKERS, fleet_json
 from apfproxy.admin.state import total_demand
 from apfproxy.admin.tables import how_seen, share_text
-from apfproxy.admin.verdict import fleet_findings
+from apfproxy.admin.verdict import fleet_findings, limit_text
 from apfproxy.cli.admin_client import fetch, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.offline import controller_of_flags, is_offline, objects_options

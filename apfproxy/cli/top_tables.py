@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from apfproxy.admin.amounts import counted, duration_text
-from apfproxy.admin.found_limit import limit_text
+from apfproxy.admin.verdict import limit_text
 from apfproxy.cli.errors import CommandError
 from apfproxy.flowcontrol.limit_view import LimitView
 from apfproxy.objects.field_errors import one_line

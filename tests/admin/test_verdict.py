@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from apfproxy.admin.live_state import fleet_json
-from apfproxy.admin.verdict import fleet_findings, seats_here, verdict
+from apfproxy.admin.verdict import fleet_findings, limit_text, seats_here, verdict
+from apfproxy.flowcontrol.limit_view import CurvePoint, DecisionView, LimitView
 from tests.fleet.views import fleet, member
 
 if TYPE_CHECKING:
@@ -293,3 +294,44 @@ def test_fleet(view: FleetView, expected: str) -> None:
     assert expected == "".join(f"{severity}: {text}" for severity, text in fleet_findings(shown))
     assert expected in ("", *found(judged))
     assert (view.in_force, 40) == (seats_here(judged), seats_here(state()))
+
+
+SET = "set 12 s ago: requests wait"
+CURVE = tuple(CurvePoint(concurrency, 1.0, 0.0, 0) for concurrency in (12.4, 84.0, 120.7))
+INITIAL = "(flowControl.autoLimit.initial)"
+BEGINS = f"the settings begin with 600 {INITIAL}"
+MORE = DecisionView(988.0, 84, "more", "requests wait")
+
+
+@pytest.mark.parametrize(
+    ("view", "expected"),
+    [
+        (LimitView(1), f"the limit is 1 seat, where the search begins {INITIAL}"),
+        (
+            LimitView(84, "holding", 84, decisions=(MORE,)),
+            f"the limit finds itself: 84 seats, holding; {SET}",
+        ),
+        (
+            LimitView(84, "probing", 70, decisions=(MORE,)),
+            f"the limit finds itself: 84 seats (70 best so far), probing; {SET}",
+        ),
+        (
+            LimitView(84, is_leading=False, decisions=(MORE,)),
+            "the limit is found by another proxy that shares it: 84 seats now",
+        ),
+        (
+            LimitView(84, is_observing=True, initial=600, decisions=(MORE,)),
+            f"84 seats would have been chosen; {BEGINS}",
+        ),
+        (
+            LimitView(100, found=84, is_observing=True, initial=600, curve=CURVE),
+            f"84 seats would have been chosen, of the 12 to 121 that were in use; {BEGINS}",
+        ),
+        (
+            LimitView(600, is_observing=True, initial=600),
+            f"too little was asked for yet to choose a limit; {BEGINS}",
+        ),
+    ],
+)
+def test_limit_text(view: LimitView, expected: str) -> None:
+    assert expected == limit_text(view, 1000.0)

@@ -8,7 +8,7 @@ import click
 import msgspec
 import pytest
 
-from apfproxy.admin.found_limit import limit_text
+from apfproxy.admin.verdict import limit_text
 from apfproxy.cli.limits_command import fleet_table, own_line, table
 from apfproxy.cli.main import main
 from apfproxy.cli.offline import offline_controller
