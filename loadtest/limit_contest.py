@@ -23,9 +23,9 @@ import random
 import statistics
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple
 
-from apfproxy.flowcontrol.limit_finder import FinderSettings, Load
+from apfproxy.flowcontrol.limit_finder import FinderSettings, LimitFinder
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.settings import HTTP_API
 from apfproxy.simulation.mix import parse_mix
@@ -39,24 +39,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from apfproxy.flowcontrol.limit_finder import LimitFinder
+    from apfproxy.flowcontrol.limit_finder import Load
+    from apfproxy.simulation.server_view import Finder
 
 SECONDS, CHANGE_S, LEARNED_S = 100, 60, 30
 LEAST_GOODPUT, MOST_P99, RECOVERS_S = 0.85, 1.3, 15.0
 MOST = 2000
 MOST_RATE = 800.0
 """Responses a second, for the time that the simulation takes."""
-OURS = "apfproxy"
 TABLE = Table(
     "limit <10 | goodput >9.2f | worst >7.2f | p99 >6.2f | worst >7.2f | recovers s >12.1f"
     " | worst >7.1f | well >6.0f | of >4.0f"
 )
-
-
-class Finder(Protocol):
-    limit: int
-
-    def look(self, now_s: float, load: Load) -> None: ...
 
 
 class EnvoyGradient:
@@ -114,7 +108,15 @@ class Gradient2:
         self.limit = int(self._estimate)
 
 
-FINDERS: dict[str, Callable[[int], Finder]] = {"envoy": EnvoyGradient, "gradient2": Gradient2}
+def ours(initial: int) -> LimitFinder:
+    return LimitFinder(FinderSettings(1, MOST, initial, 0.97))
+
+
+FINDERS: dict[str, Callable[[int], Finder]] = {
+    "apfproxy": ours,
+    "envoy": EnvoyGradient,
+    "gradient2": Gradient2,
+}
 
 
 class Scene(NamedTuple):
@@ -180,19 +182,17 @@ class Run(NamedTuple):
     p99_ms: float
 
 
-def run(scene: Scene, finder: Finder | None, fixed: int, initial: int) -> Run:
+def run(scene: Scene, fixed: int, finder: Finder | None = None) -> Run:
     preset = PRESETS[HTTP_API]
     model = ServerModel("", ((0, scene.before), (CHANGE_S * NS_PER_S, scene.after)))
     simulation = Simulation(
         effective_objects((), with_suggested=True, preset=preset),
         fixed,
         server_model=model,
-        auto_limit=None if fixed else FinderSettings(1, MOST, initial, 0.97),
+        finder=finder,
     )
     view = simulation.server_view
     assert view is not None
-    if finder is not None:
-        view.finder = cast("LimitFinder", finder)
     parse_mix(scene.mix.encode(), preset).feed(simulation)
     seconds: list[float] = []
     modest: list[float] = []
@@ -217,13 +217,12 @@ def run(scene: Scene, finder: Finder | None, fixed: int, initial: int) -> Run:
 
 def contest(seed: int) -> dict[str, list[Outcome]]:
     scene = scene_of(seed)
-    best = run(scene, None, scene.best, 0)
+    best = run(scene, scene.best)
     _, after = scene.after.knee(0.99)
     found: dict[str, list[Outcome]] = {}
-    for name in (OURS, *FINDERS):
+    for name, make in FINDERS.items():
         for initial in (max(1, scene.best // 10), min(10 * scene.best, MOST)):
-            finder = None if name == OURS else FINDERS[name](initial)
-            of_it = run(scene, finder, 0, initial)
+            of_it = run(scene, initial, make(initial))
             goodput = sum(of_it.goodput[LEARNED_S:CHANGE_S]) / sum(best.goodput[LEARNED_S:CHANGE_S])
             later = of_it.goodput[CHANGE_S:]
             recovers_s = next(

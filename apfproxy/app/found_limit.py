@@ -132,15 +132,13 @@ class FoundLimit:
             self._on_change()
 
     def _load(self, duration_s: float, distress: int) -> Load:
-        levels = [each for each in self._controller.levels.values() if not each.is_exempt]
         responses = self.meter.take()
-        seats = float(sum(each.queue_set.seats_in_use for each in levels))
+        seats, is_waiting = self._controller.limited_use()
         if self.finder.is_observing:  # where requests go on that have no seats
             seats = sum(taken_s for _, taken_s in responses.values()) / max(duration_s, LOOK_S)
         ledger, part = self._ledger(), 1.0
         if ledger is not None:  # what one sees is like what all see
             part = max(ledger.in_force(), 1) / max(ledger.limit, 1)
-        is_waiting = any(each.queue_set.requests_waiting for each in levels)
         return Load(duration_s, seats / part, is_waiting, responses, distress, part)
 
     def _assume(self, limit: int | None) -> None:

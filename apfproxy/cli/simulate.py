@@ -34,7 +34,7 @@ from apfproxy.cli.parameters import (
     write_plot,
 )
 from apfproxy.cli.simulate_tables import print_report
-from apfproxy.flowcontrol.limit_finder import FinderSettings
+from apfproxy.flowcontrol.limit_finder import FinderSettings, LimitFinder
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.lint.known_resources import is_of_kubernetes
 from apfproxy.objects.field_errors import counted, one_line
@@ -282,7 +282,7 @@ def simulate(  # noqa: PLR0913  flags
                 is_prompt=limit_adjustment != AS_KUBERNETES,
                 warm_up_ns=round(warm_up * 1e9),
                 server_model=server_model,
-                auto_limit=finder,
+                finder=finder,
             )
         for problem in simulation.problems:
             click.echo(f"apfproxy simulate: {one_line(problem)}", err=True)
@@ -381,16 +381,16 @@ def _configuration(
     preset: Preset,
     *,
     with_suggested: bool,
-) -> tuple[str, Sequence[FlowControlObject], int, FinderSettings | None]:
-    """Name, objects and seats of a configuration, and how the seats are found, if they are."""
+) -> tuple[str, Sequence[FlowControlObject], int, LimitFinder | None]:
+    """Name, objects and seats of a configuration, and what finds the seats, if they are found."""
     name = ", ".join(paths) or f"{'built-in' if with_suggested else 'mandatory'} objects"
     in_force = objects_in_force(paths, preset, with_suggested=with_suggested)
     if seats != AUTO_SEATS:
         return f"{name}, {seats} seats", in_force, seats, None
     auto = auto or AutoLimitSettings()
     name += f", {AUTO} from {auto.first} seats, min {auto.min}, max {auto.max}"
-    finder = FinderSettings(auto.min, auto.max, auto.first, auto.target / 100)
-    return f"{name}, target {auto.target}", in_force, seats, finder
+    settings = FinderSettings(auto.min, auto.max, auto.first, auto.target / 100)
+    return f"{name}, target {auto.target}", in_force, seats, LimitFinder(settings)
 
 
 def _described(name: str, records: Records) -> dict[str, Any]:

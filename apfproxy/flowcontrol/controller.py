@@ -441,6 +441,12 @@ class Controller:
     def unused_additions(self) -> int:
         return self.in_force.unused_additions
 
+    def limited_use(self) -> tuple[float, bool]:
+        """The seats in use of levels that are limited, and whether requests wait for seats."""
+        queue_sets = [each.queue_set for each in self.levels.values() if not each.is_exempt]
+        seats = sum(each.seats_in_use for each in queue_sets)
+        return float(seats), any(each.requests_waiting for each in queue_sets)
+
     @property
     def executing_limit(self) -> int:
         return sum(level.nominal_limit for level in self.levels.values())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
+from apfproxy.flowcontrol.limit_finder import LimitFinder
 from apfproxy.flowcontrol.limit_view import limit_view
 from apfproxy.simulation.measures import Tally
 
@@ -96,7 +97,7 @@ def _server_report(simulation: Simulation, seconds: float) -> Row:
     if model is not None:
         concurrency, most = model.rates[-1][1].knee(KNEE)
         found |= {"model": model.text, "modelKnee": concurrency, "modelMostWork": round(most, 6)}
-    if view.finder is not None:
+    if isinstance(view.finder, LimitFinder):
         now_s = simulation.clock.time_ns / NS_PER_S
         found["foundLimit"] = to_builtins(limit_view(view.finder, now_s, now_s))
     return {"server": found}

@@ -5,16 +5,15 @@ The limit is found as in the proxy: by the same looks at the same measures, ten 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from apfproxy.flowcontrol.limit_finder import LimitFinder, Load
+from apfproxy.flowcontrol.limit_finder import Load
 from apfproxy.flowcontrol.load_meter import LoadMeter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.flowcontrol.limit_finder import FinderSettings
     from apfproxy.flowcontrol.passage import Passage
     from apfproxy.simulation.measures import LevelView
     from apfproxy.simulation.virtual_clock import VirtualClock
@@ -23,6 +22,14 @@ NS_PER_S: Final = 1_000_000_000
 LOOK_NS: Final = 100_000_000
 TELLING_NS: Final = 5_000_000_000
 """A request that may take less time tells nothing of the server if it is cut off."""
+
+
+class Finder(Protocol):
+    """Sets `limit`: a `LimitFinder`, or what it is compared with."""
+
+    limit: int
+
+    def look(self, now_s: float, load: Load) -> None: ...
 
 
 class ServerView:
@@ -41,9 +48,9 @@ class ServerView:
         controller: Controller,
         views: Mapping[str, LevelView],
         clock: VirtualClock,
-        settings: FinderSettings | None,
+        finder: Finder | None,
     ) -> None:
-        self.finder = None if settings is None else LimitFinder(settings)
+        self.finder = finder
         self.responses = self.work_ns = 0
         self.series: dict[str, list[float]] = {"goodput": [], "seats": [], "limit": []}
         self._controller = controller
@@ -51,8 +58,8 @@ class ServerView:
         self._clock = clock
         self._meter = LoadMeter()
         self._distress = self._in_bin = 0
-        if self.finder is not None:
-            self._arm()
+        if finder is not None:
+            self._arm(finder)
 
     def clear(self) -> None:
         """Count from now on; the series go on."""
@@ -85,20 +92,15 @@ class ServerView:
         for values in self.series.values():
             values[:] = [(a + b) / 2 for a, b in zip(values[::2], values[1::2], strict=True)]
 
-    def _arm(self) -> None:
-        self._clock.arm(self._clock.time_ns + LOOK_NS, self._look, self.finder)
+    def _arm(self, finder: Finder) -> None:
+        self._clock.arm(self._clock.time_ns + LOOK_NS, self._look, finder)
 
-    def _look(self, finder: LimitFinder) -> None:
-        queue_sets = [view.level.queue_set for view in self._limited]
-        load = Load(
-            LOOK_NS / NS_PER_S,
-            float(sum(each.seats_in_use for each in queue_sets)),
-            any(each.requests_waiting for each in queue_sets),
-            self._meter.take(),
-            self._distress,
-        )
+    def _look(self, finder: Finder) -> None:
+        seats, is_waiting = self._controller.limited_use()
+        responses, distress = self._meter.take(), self._distress
+        load = Load(LOOK_NS / NS_PER_S, seats, is_waiting, responses, distress)
         self._distress, limit = 0, finder.limit
         finder.look(self._clock.time_ns / NS_PER_S, load)
         if finder.limit != limit:
             self._controller.follow(finder.limit)
-        self._arm()
+        self._arm(finder)

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from apfproxy.flowcontrol.flow_limits import Refusal
-    from apfproxy.flowcontrol.limit_finder import FinderSettings
     from apfproxy.flowcontrol.passage import RequestDigest
     from apfproxy.objects.types import FlowControlObject
     from apfproxy.simulation.records import Kind
     from apfproxy.simulation.server_model import ServerModel
+    from apfproxy.simulation.server_view import Finder
 
 NS_PER_S = 1_000_000_000
 
@@ -92,7 +92,7 @@ class Simulation:
         is_prompt: As of `Controller`; the proxy's default.
         warm_up_ns: What happens before is in the series, but does not count otherwise.
         server_model: Without one, service times are as given.
-        auto_limit: How the limit is found, if it is.
+        finder: Finds the limit, if that is to be found.
         on_progress: Called now and then with the requests so far.
 
     Attributes:
@@ -116,12 +116,12 @@ class Simulation:
         is_prompt: bool = True,
         warm_up_ns: int = 0,
         server_model: ServerModel | None = None,
-        auto_limit: FinderSettings | None = None,
+        finder: Finder | None = None,
         on_progress: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.clock = clock = VirtualClock()
         self.in_flight = self.sources = self.arrivals = self.counted_from_ns = self._bins = 0
-        limit = limit if auto_limit is None else auto_limit.initial
+        limit = limit if finder is None else finder.limit
         self.controller = Controller(clock, limit, hash_seed, is_prompt=is_prompt)
         self._pauses_s = self.controller.adjustment_pauses_s()
         digest = self.controller.digest(objects)
@@ -132,8 +132,8 @@ class Simulation:
         self.bin_ns = FIRST_BIN_NS
         self.server_model = server_model
         self.server_view = (
-            ServerView(self.controller, self.views, clock, auto_limit)
-            if server_model or auto_limit
+            ServerView(self.controller, self.views, clock, finder)
+            if server_model or finder
             else None
         )
         self._server: SimulatedServer[SimulatedRequest] | None = (

@@ -185,6 +185,18 @@ def test_sums_over_levels() -> None:
     assert 2 * 3 == scene.controller.waiting_limit
 
 
+def test_use_of_limited_levels() -> None:
+    scene = Scene(level_object("a"), S_TO_A)
+    limit = scene.level("a").current_limit
+    exempt = scene.controller.classify(user("admin", "system:masters"), GET_POD)
+    exempt.level.queue_set.admit(exempt.flow, WorkEstimate(1), scene.told.append)
+    scene.arrive(count=limit)
+    assert (1, limit) == scene.in_use("exempt", "a")
+    assert (limit, False) == scene.controller.limited_use()
+    scene.arrive()
+    assert (limit, True) == scene.controller.limited_use()
+
+
 def test_hashes_depend_on_the_seed() -> None:
     hashes = {
         Controller(VirtualClock(), 30, seed).classify(user("u"), GET_POD).flow.hash

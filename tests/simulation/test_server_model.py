@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.flowcontrol.limit_finder import FinderSettings
+from apfproxy.flowcontrol.limit_finder import FinderSettings, LimitFinder
 from apfproxy.request.attributes import User
 from apfproxy.simulation.measures import Tally
 from apfproxy.simulation.mix import parse_mix
@@ -167,7 +167,7 @@ def found_in(
         limit,
         warm_up_ns=20 * S,
         server_model=None if model is None else parse_server_model(model),
-        auto_limit=settings,
+        finder=None if settings is None else LimitFinder(settings),
     )
     parse_mix(mix.encode()).feed(simulation)
     simulation.run()
@@ -226,7 +226,8 @@ def outcome(
     model: str | None, requests: Iterable[tuple[int, Any, int]], *, is_auto: bool = False
 ) -> Simulation:
     parsed = None if model is None else parse_server_model(model)
-    made = Simulation(objects(), 10, server_model=parsed, auto_limit=AUTO if is_auto else None)
+    finder = LimitFinder(AUTO) if is_auto else None
+    made = Simulation(objects(), 10, server_model=parsed, finder=finder)
     ran(made, requests)
     return made
 
