@@ -23,6 +23,8 @@ MOST_NAMES: Final = 1024
 """Paths whose names are kept, since a name takes as long to make as all else."""
 DIGIT: Final = re.compile(r"\d")
 NS_PER_S: Final = 1_000_000_000
+TELLING_NS: Final = 5 * NS_PER_S
+"""A request that may take less time tells nothing of the server if it is cut off."""
 
 LoadClass = tuple[str, str, int]
 OTHERS: Final[LoadClass] = ("", "", 0)

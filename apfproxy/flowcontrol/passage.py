@@ -353,6 +353,15 @@ class Passage:
         return 0 if self.refusal is None else self.refusal.seats
 
     @property
+    def limited_seats(self) -> int:
+        """The seats that it began with, or would have; 0 of an exempt level, which has no limit."""
+        found, ticket = self.classification, self.ticket
+        if found is None or found.level.is_exempt:
+            return 0
+        # One that is only observed goes on without a ticket, too.
+        return self.seats if ticket is None else ticket.estimate.initial_seats
+
+    @property
     def has_seats(self) -> bool:
         return self.state is EXECUTING
 

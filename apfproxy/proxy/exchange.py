@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from apfproxy.authn.authenticator import FOREVER_NS, Refusal
 from apfproxy.base.faults import Part, contained, guarded, report
 from apfproxy.base.tasks import spawn
+from apfproxy.flowcontrol.load_meter import TELLING_NS
 from apfproxy.flowcontrol.observed_passage import ObservedPassage
 from apfproxy.flowcontrol.passage import ABANDONED, Passage
 from apfproxy.flowcontrol.ticket import RejectReason
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
     from apfproxy.proxy.request import Request
     from apfproxy.proxy.tracing import RequestTrace
     from apfproxy.upstream.endpoint import UpstreamConnection
-
-_TELLING_NS: Final = 5_000_000_000
-"""A client may give the server less time to respond; that tells nothing of the server."""
 
 
 class Exchange(PoolWaiter):
@@ -285,21 +283,20 @@ class Exchange(PoolWaiter):
     def _refuse_seats(self) -> None:
         refusal = self.passage.refusal
         assert refusal is not None
+        # To ask again later is of use where another response may be had then.
+        after_s = refusal.retry_after_s
+        lines = b"Retry-After: %d\r\n" % after_s if after_s else b""
         if refusal.message:
-            # To ask again later is of use where another response may be had then.
             code = 403 if refusal.reason is RejectReason.BAN else 429
-            after_s = refusal.retry_after_s
-            lines = b"Retry-After: %d\r\n" % after_s if after_s else b""
             self._reply_status(code, refusal.message, refusal.reason, lines)
             return
         if not self._why and self._is_recorded:
             self._why = reasons.crowd_text(self.passage)
         if self.request.attributes.is_plain:
-            lines = b"Retry-After: %d\r\n" % refusal.retry_after_s
             text = own_responses.TOO_MANY_REQUESTS_TEXT
             self._reply_status(429, text, refusal.reason, lines, why="")
         else:
-            build = partial(own_responses.too_many_requests, refusal.retry_after_s)
+            build = partial(own_responses.too_many_requests, after_s)
             self._reply(429, build, refusal.reason, b"", "")
 
     # A connection to the upstream.
@@ -470,20 +467,16 @@ class Exchange(PoolWaiter):
         most_ns = self.context.in_force.answer_timeout_ns
         unattributed = self.context.counters.pool.unattributed
         counters = unattributed if relay is None else relay.upstream.endpoint
-        is_telling = waited_ns >= min(_TELLING_NS, most_ns)
+        is_telling = waited_ns >= min(TELLING_NS, most_ns)
         problem = f"no answer within {reasons.rounded_s(waited_ns)}"
         counters.fail(UpstreamFailure.ANSWER_TIMEOUT, problem, is_telling=is_telling)
         if relay is not None:
             # Perhaps the server's machine is gone.  Then the idle connections of that time are
             # dead, too, and each would cost another request its whole time.
             relay.upstream.endpoint.close_idle(self.sent_ns)
-        what = "the server did not begin its answer"
-        if relay is None:
-            what = "there was no connection to the server"
-        elif not self.is_whole:
-            what = "the server did not take all of the request"
-        begun_ns = self.sent_ns if self.request.attributes.is_plain else self.asked_ns
         is_late = self.is_whole and waited_ns >= most_ns
+        begun_ns = self.sent_ns if self.request.attributes.is_plain else self.asked_ns
+        what = reasons.LATE[relay is not None, self.is_whole]
         message = reasons.late_text(self.request, what, waited_ns, now_ns - begun_ns, is_late)
         self._reply_status(504, message, Failure.UPSTREAM_TIMEOUT)
 
@@ -586,15 +579,11 @@ class Exchange(PoolWaiter):
 
         Not one that was repeated, whose time is that of two servers.
         """
-        passage, request, status = self.passage, self.request, relay.status
-        ticket, found = passage.ticket, passage.classification
-        if found is None or found.level.is_exempt or not self.may_repeat or relay.slow_level:
+        request, status = self.request, relay.status
+        if request.is_long_running or not self.may_repeat or relay.slow_level:
             return
-        if request.is_long_running or status >= 500 or status == 429:
-            return
-        # One that is only observed goes on without a ticket, too.
-        seats = passage.seats if ticket is None else ticket.estimate.initial_seats
-        if seats:
+        seats = self.passage.limited_seats
+        if seats and status < 500 and status != 429:
             load_meter.add(request.attributes, relay.body_bytes, seats, now_ns - self.sent_ns)
 
     def finish(self, relay: Relay, event: states.ExchangeEvent, reason: str, why: str = "") -> None:
@@ -622,12 +611,7 @@ class Exchange(PoolWaiter):
     def _reply_status(
         self, code: int, message: str, reason: str, lines: bytes = b"", why: str | None = None
     ) -> None:
-        build = partial(own_responses.status_response, code, message)
-        if self.request.attributes.is_plain:
-            accept = self.request.header("Accept")
-            build = partial(own_responses.plain_response, code, message, accept)
-        elif own_responses.is_shown_as_text(code, self.request.attributes):
-            build = partial(own_responses.plain_response, code, message)
+        build = self.request.own_response(code, message)
         self._reply(code, build, reason, lines, message if why is None else why)
 
     def _reply(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from apfproxy.request.attributes import User
     from apfproxy.settings import AudienceSettings
 
+NO_CONNECTION = "there was no connection to the server"
 LEFT_WHERE = {
     ExchangeState.GATHERING: "the client left before its body was there",
     ExchangeState.AUTHENTICATING: "the client left before it was authenticated",
@@ -29,6 +30,13 @@ LEFT_WHERE = {
 MALFORMED_BODY = "the request's body is malformed, or too long"
 OUT_OF_TIME = "its time was over before the end of the answer"
 STOOD_STILL = "the answer stood still (downstream.requestTimeout)"
+LATE = {
+    (True, True): "the server did not begin its answer",
+    (True, False): "the server did not take all of the request",
+    (False, True): NO_CONNECTION,
+    (False, False): NO_CONNECTION,
+}
+"""What did not come, by whether there is a connection, and whether the request is whole."""
 UNHELD = {
     Bound.CONNECTION: "too many bytes of its connection wait in the proxy"
     " (downstream.limits.maxHeldBytesPerConnection)",

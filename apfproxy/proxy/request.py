@@ -11,6 +11,7 @@ import re
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import replace
+from functools import partial
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -25,7 +26,12 @@ from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import FieldRules, is_among
 from apfproxy.http.request_head import parse_head
 from apfproxy.http.upgrade import UpgradeRules, honoured
-from apfproxy.proxy.own_responses import class_lines
+from apfproxy.proxy.own_responses import (
+    class_lines,
+    is_shown_as_text,
+    plain_response,
+    status_response,
+)
 from apfproxy.request.attributes import (
     ANONYMOUS,
     AttributesError,
@@ -331,6 +337,14 @@ class Request(RequestDigest):
             audit_id = self.header("Audit-ID").encode()
             line = self.block.audit_line = b"Audit-Id: %b\r\n" % audit_id if audit_id else b""
         return line
+
+    def own_response(self, code: int, message: str) -> Callable[..., bytes]:
+        """A builder of a response of the proxy's own, in the words of the API."""
+        attributes = self.attributes
+        if attributes.is_plain:
+            return partial(plain_response, code, message, self.header("Accept"))
+        is_text = is_shown_as_text(code, attributes)
+        return partial(plain_response if is_text else status_response, code, message)
 
     def header(self, name: str) -> str:
         """The first value of a field that is forwarded; of a secret the hash; "" for none."""

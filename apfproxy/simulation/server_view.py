@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from apfproxy.flowcontrol.limit_finder import Load
-from apfproxy.flowcontrol.load_meter import LoadMeter
+from apfproxy.flowcontrol.load_meter import TELLING_NS, LoadMeter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 NS_PER_S: Final = 1_000_000_000
 LOOK_NS: Final = 100_000_000
-TELLING_NS: Final = 5_000_000_000
-"""A request that may take less time tells nothing of the server if it is cut off."""
 
 
 class Finder(Protocol):
@@ -70,12 +68,9 @@ class ServerView:
         self.responses += 1
         self.work_ns += service_ns
         self._in_bin += 1
-        found, ticket = passage.classification, passage.ticket
-        assert found is not None
-        assert ticket is not None
-        if not found.level.is_exempt:
-            duration_ns = self._clock.time_ns - ticket.dispatched_ns
-            seats = ticket.estimate.initial_seats
+        assert passage.ticket is not None
+        if seats := passage.limited_seats:
+            duration_ns = self._clock.time_ns - passage.ticket.dispatched_ns
             self._meter.add(passage.digest.attributes, 0, seats, duration_ns)
 
     def add_cut_off(self, timeout_ns: int) -> None:

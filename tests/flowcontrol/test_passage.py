@@ -390,6 +390,20 @@ def test_is_rejected(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
+def test_seats_of_limited_levels(bench: Bench) -> None:
+    """Also of a request that would have been rejected; an exempt one has none of them."""
+    first, *_, last = [bench.arrive().passage for _ in range(6)]
+    assert (EXECUTING, 1) == (first.state, first.limited_seats)
+    assert (None, 1) == (last.ticket, last.limited_seats)
+    before = first.digest
+    administrator = User("admin", ("system:masters",))
+    digest = RequestDigest(administrator, before.attributes, S, before.kind, before.fixed_estimate)
+    exempt = Passage(bench.control, digest)
+    assert 0 == exempt.limited_seats
+    exempt.acquire(bench.arrive())
+    assert (1, 0) == (exempt.seats, exempt.limited_seats)
+
+
 def test_a_watch_in_time_gives_its_seat_back(bench: Bench) -> None:
     watch = bench.arrive(WATCH).passage
     watch.release_seats(bench.clock.now_ns())
