@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,8 @@ class FoundLimit:
     that has requests rather than one that has none, then that of the least key.  So two that lead
     are one after the next write, and who leads changes only when the leader goes or has no
     requests; the next one begins at the limit of the last one.  This is why members cannot drive
-    each other to and fro.  Without the store the limit stays as it is.
+    each other to and fro.  A leader seeks no more than the others allow, such as one with a fixed
+    limit, since more is never in force.  Without the store the limit stays as it is.
 
     `limit` is where it begins, if not as the settings say.
     """
@@ -74,6 +76,7 @@ class FoundLimit:
         self._ledger = ledger
         self._on_change = on_change
         self.is_leading = not settings.fleet.store
+        self._least, self._most = least, auto.max
         self._endpoints = 0
         self._looked_s = loop.time()
         self._distress = self._all_distress()
@@ -85,8 +88,9 @@ class FoundLimit:
         """The limit to report: where others share it, the most there may be, or less."""
         if self._ledger() is None:
             return self.finder.limit
-        most = self.finder.settings.most
-        return min(self.finder.limit, max(1, most - 1)) if self.is_leading else most
+        if not self.is_leading:
+            return self._most
+        return min(self.finder.limit, max(1, self._most - 1))
 
     def is_by(self, settings: Settings) -> bool:
         """Whether these settings want the limit to be found as it is here."""
@@ -110,7 +114,8 @@ class FoundLimit:
     def view(self) -> LimitView:
         now_s = self._loop.time()
         view = limit_view(self.finder, now_s, time.time(), is_leading=self.is_leading)
-        return replace(view, initial=self._settings.auto_limit.initial)
+        auto = self._settings.auto_limit
+        return replace(view, initial=auto.initial, max=auto.max)
 
     def has_endpoints(self, healthy: int) -> None:
         """Have the limit follow the number of endpoints that are well."""
@@ -154,7 +159,7 @@ class FoundLimit:
         # Those whose leases are over are not there any more.
         others = {key: each.entry for key, each in ledger.others.items() if each.is_present}
         rank = _rank(ledger.key, own)
-        most = self.finder.settings.most
+        most = self._most
         leaders = [_rank(key, entry) for key, entry in others.items() if entry.limit < most]
         if leaders and not self.is_leading:
             self.finder.adopt(ledger.limit)
@@ -163,7 +168,18 @@ class FoundLimit:
         elif all(rank < _rank(key, entry) for key, entry in others.items()):
             is_idle, _ = rank
             self.is_leading = not leaders or (not is_idle and all(idle for idle, _ in leaders))
+        if self.is_leading:
+            self._stay_within(min((each.limit for each in others.values()), default=most))
         return self.is_leading
+
+    def _stay_within(self, allowed: int) -> None:
+        """Seek no more than the others of the fleet allow."""
+        finder = self.finder
+        most = min(self._most, max(allowed, 1))
+        least = min(self._least, most)
+        if most != finder.settings.most:
+            finder.settings = dataclasses.replace(finder.settings, most=most, least=least)
+        finder.adopt(min(max(finder.limit, least), most))
 
     def _all_distress(self) -> int:
         return sum(

@@ -218,15 +218,28 @@ async def test_without_the_store() -> None:
 
 @virtually
 async def test_a_fixed_limit_elsewhere() -> None:
-    """Members with other settings bound it, as ever."""
+    """Members with other settings bound it, as ever, and what is sought while they are there."""
     async with fleet("b") as (shelf, members):
-        other = One(shelf, "a", 1.0, 5.0, queues=True)
+        other = One(shelf, "c", 1.0, 5.0, queues=True)
         other.limit = 7
         await other.membership.join()
         await asyncio.sleep(3)
+        leader = members[0].found
         assert 7 == members[0].shared_limit
+        assert ([*"b"], 7, 2, 7) == (leaders(members), leader.limit, *bounds_of(leader))
+        other.limit = 1
+        await asyncio.sleep(3)
+        assert (1, 1, 1) == (leader.limit, *bounds_of(leader))
+        assert MOST == leader.view().max
         other.membership.stop()
         await other.membership.leave()
+        await asyncio.sleep(3)
+        assert (2, 2, MOST) == (leader.limit, *bounds_of(leader))
+
+
+def bounds_of(found: FoundLimit) -> tuple[int, int]:
+    """The limits between which the best one is sought."""
+    return found.finder.settings.least, found.finder.settings.most
 
 
 # What is looked at
