@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 MOST_SHOWN = 3
 """Paths that the announcement has."""
 SPARE_DESCRIPTORS = 64
+REDIRECTIONS = range(300, 400)
 DISTRESS = "the server is in distress before there is any load"
 HINTS = {
     401: "it needs credentials: give --token-file, or --header",
@@ -178,7 +179,10 @@ def find_limit(  # noqa: PLR0913  flags
             raise KeyboardInterrupt
         if search.failed is not None:
             raise CommandError(f"{failures_text(search.failed)}, although sent one by one")
-        raise CommandError(f"fewer than 8 responses in {max_duration:g} s; give --max-duration")
+        raise CommandError(
+            f"fewer than 8 responses in {max_duration:g} s: give a longer --max-duration, or paths"
+            " with a faster response"
+        )
     report = report_of(upstream, paths, search, is_interrupted=code == INTERRUPTED)
     if plot_path is not None:
         write_plot(plot_path, picture(report))
@@ -218,9 +222,9 @@ async def run(
         try:
             if most > descriptor_limit() - SPARE_DESCRIPTORS:
                 raise CommandError(f"too few file descriptors for {most} requests at a time")
-            await check_paths(load, server, paths)
-            console.print(Text(announcement), soft_wrap=True)
             async with asyncio.timeout(duration_s):
+                await check_paths(load, server, paths)
+                console.print(Text(announcement), soft_wrap=True)
                 await load.run(status.update)
         except asyncio.CancelledError:
             if not signals.first.is_set():
@@ -262,7 +266,9 @@ async def check_paths(load: SteppedLoad, server: Address, paths: tuple[str, ...]
         else:
             if status in OK_STATUSES:
                 continue
-            hint = f"it points to {location}: give that" if location else HINTS.get(status, "")
+            hint = HINTS.get(status, "")
+            if location and status in REDIRECTIONS:
+                hint = f"it points to {location}: give that"
             text = f"status {status}" + f"; {hint}" * bool(hint)
         raise CommandError(one_line(f"GET {path} at {server.url}: {text}"))
 

@@ -239,7 +239,7 @@ async def respond(request: web.Request) -> web.Response:
         assert request.transport is not None
         request.transport.abort()
     status = STATUSES.get(request.path, 200)
-    return web.Response(status=status, headers={"Location": "/new"} if status == 302 else {})
+    return web.Response(status=status, headers={"Location": "/new"})
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ async def respond(request: web.Request) -> web.Response:
         ("/denied", "status 403; these credentials may not do that"),
         ("/none", "status 404; give a --path that the server has"),
         ("/full", "status 503; the server is in distress before there is any load"),
-        ("/bad", "status 500"),
+        ("/bad", "status 500\n"),
         ("/slow", "no response in"),
         ("/reset", "the connection broke; if the server speaks https, give --upstream https://"),
     ],
@@ -262,8 +262,25 @@ def test_no_load_on_what_fails(
     with served(respond) as url:
         code = main(["find-limit", "--upstream", url, "--path", "/fine", "--path", path])
 
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = capsys.readouterr().err.splitlines(keepends=True)
     assert (1, True) == (code, line.startswith(f"apfproxy: GET {path} at {url}: {text}")), line
+
+
+def test_many_slow_paths(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first look at each path takes of the duration, too."""
+    count = itertools.count(1)
+
+    async def handle(_request: web.Request) -> web.Response:
+        next(count)
+        await asyncio.sleep(0.4)
+        return web.Response()
+
+    paths = [each for number in range(20) for each in ("--path", f"/{number}")]
+    with served(handle) as url:
+        assert 1 == main(["find-limit", "--upstream", url, "--max-duration", "1s", *paths])
+
+    assert next(count) <= 4
+    assert capsys.readouterr().err.startswith("apfproxy: fewer than 8 responses in 1 s: give a")
 
 
 def test_few_descriptors(
