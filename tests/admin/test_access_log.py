@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 import threading
@@ -18,13 +17,13 @@ from apfproxy.admin.access_log import (
     STDOUT,
     AccessLog,
 )
-from tests.end_to_end.peer import WAIT_S
-from tests.support.clocks import VirtualClock
+from tests.support.clocks import VirtualClock, until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FULL = "/dev/full"
+THREAD = "access log"
 
 
 class Bench:
@@ -41,9 +40,7 @@ class Bench:
 
     async def flush(self) -> None:
         self.clock.run()
-        async with asyncio.timeout(WAIT_S):
-            while self.log.queued:  # noqa: ASYNC110  the thread has no event to give for a test
-                await asyncio.sleep(0)
+        await until(lambda: not self.log.queued)
 
 
 async def test_lines_are_in_the_file_in_their_order(tmp_path: Path) -> None:
@@ -165,7 +162,8 @@ async def test_reader_that_reads_no_more(
     monkeypatch.setattr("apfproxy.admin.access_log.CLOSE_TIMEOUT_S", 0.01)
     bench.write_bytes(b"%b\n" % (b"x" * 999) * 200, 200)
     await bench.log.close()
-    os.close(reader)  # the write under way fails by that, and the thread ends
+    os.close(reader)  # the write under way fails by that, which the thread logs, and then ends
+    await until(lambda: THREAD not in {each.name for each in threading.enumerate()})
 
     assert f"access log {tmp_path}/pipe: 200 lines are lost: it takes no more" in caplog.messages
 

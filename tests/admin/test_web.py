@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 
 @contextlib.asynccontextmanager
-async def listening_with(app: web.Application) -> AsyncIterator[tuple[str, int]]:
+async def listening_with(
+    app: web.Application, listening: socket.socket | None = None
+) -> AsyncIterator[tuple[str, int]]:
     listener = WebListener(app, Places("test", 100, time.monotonic_ns), shutdown_s=1)
-    await listener.start([socket.create_server(("127.0.0.1", 0))])
+    await listener.start([listening or socket.create_server(("127.0.0.1", 0))])
     try:
         yield "127.0.0.1", listener.port or 0
     finally:
@@ -64,9 +66,11 @@ async def seen(request: web.Request) -> web.Response:
 async def response_to(data: bytes) -> bytes:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", seen)
-    async with listening_with(app) as address:
-        reader, writer = await asyncio.open_connection(*address)
-        writer.write(data)
+    listening = socket.create_server(("127.0.0.1", 0))
+    client = socket.create_connection(listening.getsockname())
+    client.sendall(data)  # before any limit of time begins
+    async with listening_with(app, listening):
+        reader, writer = await asyncio.open_connection(sock=client)
         found = await reader.read()
         writer.close()
     return found

@@ -82,7 +82,7 @@ downstream:
     maxBodyBytes: 10, maxHeldBytes: 11MiB, maxHeldBytesPerAddress: 10MiB,
     maxHeldBytesPerConnection: 9MiB, gatheredBodyBytes: 11, minBodyRateBytes: 12, bodyRateGrace:
     13s, slowReaderGrace: 14s, slowReadersPerLevel: 15}
-  overload: {loopDelay: 15s, memoryBytes: 16MiB}
+  overload: {loopDelay: 15s, memoryBytes: 16GiB}
 upstream:
   url: https://127.0.0.1:10
   endpoints: [{url: https://127.0.0.1:10}, {url: https://127.0.0.1:11}]

@@ -48,7 +48,7 @@ class Crowd:
     def __init__(
         self, total: int, path: bytes, on_progress: Callable[[int], None] = lambda _: None
     ) -> None:
-        self._total = total
+        self.total = total
         self.asked = 0
         self._on_progress = on_progress
         self.path = path
@@ -81,7 +81,7 @@ class Crowd:
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Ask for one number after the other, until there is none or the response says so."""
         head = b""
-        while self.asked < self._total and b"\r\nConnection: close\r\n" not in head:
+        while self.asked < self.total and b"\r\nConnection: close\r\n" not in head:
             number = b"%d" % self.asked
             self.asked += 1
             try:
@@ -101,7 +101,7 @@ class Crowd:
         writer.close()
 
     def assert_all_answered_once(self) -> None:
-        expected = {b"%d" % number for number in range(self._total)}
+        expected = {b"%d" % number for number in range(self.total)}
         assert ({}, []) == (self.others, self.unanswered)
         assert {number: number for number in expected} == self.answered
         assert dict.fromkeys(expected, 1) == self.seen

@@ -86,6 +86,9 @@ async def test_no_request_is_lost(tmp_path: Path) -> None:
         others = variants(process.settings, tmp_path, other_port)
         reloading = spawn(reload_when(asked, process, SettingsFile(None, read)), name="reloading")
         await crowd.run(process.port, CLIENTS)
+        while reads < len(others):  # the thread that reads gets little of a busy machine
+            crowd.total += REQUESTS
+            await crowd.run(process.port, CLIENTS)
         reloading.cancel()
         await asyncio.gather(reloading, return_exceptions=True)
         await until(lambda: not process.server.connection_count)
@@ -96,11 +99,10 @@ async def test_no_request_is_lost(tmp_path: Path) -> None:
         )
         problem = process.health.problem("settings")
 
-    expected = {b"%d" % number for number in range(REQUESTS)}
+    expected = {b"%d" % number for number in range(crowd.total)}
     assert (None, {}, []) == (problem, crowd.others, crowd.unanswered)
     assert {number: number for number in expected} == crowd.answered
     assert dict.fromkeys(expected, 1) == crowd.seen
-    assert reads >= len(others)
 
 
 @on_uvloop

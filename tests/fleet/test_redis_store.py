@@ -336,8 +336,12 @@ async def test_certificate_that_is_not_good(
     assert text.endswith("; see the host in fleet.store, and fleet.caFile")
 
 
-async def test_cluster_with_tls_and_least_rights(tmp_path: Path) -> None:
+async def test_cluster_with_tls_and_least_rights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each connection to a node has TLS by the given files, and the user's few rights."""
+    for limit in ("CONNECT_S", "RESPONSE_S"):  # a client of a cluster connects many times
+        monkeypatch.setattr(redis_store, limit, 60.0)
     tls = Tls(tmp_path)
     password = SECRET.replace(" ", "")
     user = ("--user", "fleet", "on", f">{password}", *ACL)
