@@ -202,8 +202,6 @@ async def run(
     is_sure: bool,
 ) -> int:
     """Load the server until the limit is known, the time is up, or a signal comes."""
-    task = asyncio.current_task()
-    assert task is not None, "this is a coroutine"
     await check_address(server, is_sure=is_sure)
     load, console = make(), Console(stderr=True)
     most = load.search.most
@@ -213,26 +211,22 @@ async def run(
         f" for {duration_s:g} s at most; Ctrl-C ends it"
     )
 
-    async def interrupt(first: asyncio.Event) -> None:
+    async def interrupt(first: asyncio.Event, until: asyncio.Timeout) -> None:
         await first.wait()
-        task.cancel()
+        if not until.expired():
+            until.reschedule(0)
 
     with Signals(Hangup.END) as signals, console.status("") as status:
-        interrupting = spawn(interrupt(signals.first), name="waiting for a signal")
         try:
-            if most > descriptor_limit() - SPARE_DESCRIPTORS:
-                raise CommandError(f"too few file descriptors for {most} requests at a time")
-            async with asyncio.timeout(duration_s):
+            async with asyncio.timeout(duration_s) as until:
+                interrupting = spawn(interrupt(signals.first, until), name="waiting for a signal")
+                if most > descriptor_limit() - SPARE_DESCRIPTORS:
+                    raise CommandError(f"too few file descriptors for {most} requests at a time")
                 await check_paths(load, server, paths)
                 console.print(Text(announcement), soft_wrap=True)
                 await load.run(status.update)
-        except asyncio.CancelledError:
-            if not signals.first.is_set():
-                raise
-            task.uncancel()
-            return INTERRUPTED
         except TimeoutError:
-            return OK
+            return INTERRUPTED if signals.first.is_set() else OK
         finally:
             interrupting.cancel()
             await load.close()

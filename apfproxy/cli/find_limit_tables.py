@@ -13,20 +13,7 @@ from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.lint.known_resources import is_of_kubernetes
 from apfproxy.objects.field_errors import one_line
 from apfproxy.settings import HTTP_API, KUBERNETES_API
-from apfproxy.simulation.plots import (
-    BOTTOM,
-    GAP,
-    HEADING,
-    HIGH,
-    LEFT,
-    RIGHT,
-    TOP,
-    WIDTH,
-    document,
-    heading,
-    levels_of,
-    tick,
-)
+from apfproxy.simulation.plots import GAP, HEADING, HIGH, WIDTH, chart, document, heading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -153,53 +140,33 @@ PLOTS = (
 
 
 def picture(report: Row) -> str:
-    """Draw throughput and latency against concurrency, with a line at the limit."""
-    rows = report["steps"]
+    """Draw throughput and latency against concurrency, with a line at the limit.
+
+    Each concurrency is twice the last one at the same distance.
+    """
+    rows, limit = report["steps"], report["limit"]
+    doublings = math.log2(rows[-1]["concurrency"])
+    marks = [(power / (doublings or 1.0), str(2**power)) for power in range(int(doublings) + 1)]
+
+    def place(concurrency: int) -> float:
+        return math.log2(concurrency) / (doublings or 1.0)
+
     y = HEADING
-    parts = [heading(GAP, y, f"{report['upstream']}: limit {report['limit'] or 'not found'}")]
+    parts = [heading(GAP, y, f"{report['upstream']}: limit {limit or 'not found'}")]
     for title, lines in PLOTS:
         y += HEADING + GAP
         parts.append(f'<text x="{GAP}" y="{y}">{title}')
         parts += (
             f'<tspan fill="var(--{style})"> {name}</tspan>' for style, (name, *_) in lines.items()
         )
-        values = {
-            style: {row["concurrency"]: (row[key] or 0.0) * unit for row in rows}
+        points = {
+            style: [(place(row["concurrency"]), (row[key] or 0.0) * unit) for row in rows]
             for style, (_, key, unit) in lines.items()
         }
-        drawn = plot(values, report["limit"])
+        most = max(value for each in points.values() for _, value in each) or 1.0
+        if limit:
+            points["limit"] = [(place(limit), 0.0), (place(limit), most)]
+        drawn = chart(points, marks, HIGH, most)
         parts.append(f'</text><g transform="translate({GAP},{y})">{drawn}</g>')
         y += HIGH
     return document(WIDTH + 2 * GAP, y + GAP, parts)
-
-
-def plot(lines: dict[str, dict[int, float]], limit: int | None) -> str:
-    """Draw lines over concurrencies, each twice the last one at the same distance."""
-    top = max(value for values in lines.values() for value in values.values()) * 1.05 or 1.0
-    most = max(concurrency for values in lines.values() for concurrency in values)
-    across = (WIDTH - LEFT - RIGHT) / (math.log2(most) or 1.0)
-    up = (HIGH - TOP - BOTTOM) / top
-    floor = HIGH - BOTTOM
-
-    def at(concurrency: int, value: float) -> str:
-        return f"{LEFT + math.log2(concurrency) * across:.1f},{floor - value * up:.1f}"
-
-    marks = (2**power for power in range(int(math.log2(most)) + 1))
-    return "".join(
-        (
-            *levels_of(top, tick(top), floor, up),
-            *(
-                f'<text x="{at(each, 0).partition(",")[0]}" y="{HIGH - 3}" text-anchor="middle">'
-                f"{each}</text>"
-                for each in marks
-            ),
-            f'<polyline class="line limit" points="{at(limit, 0)} {at(limit, top)}"/>'
-            if limit
-            else "",
-            *(
-                f'<polyline class="line {style}" points="'
-                f'{" ".join(at(*each) for each in values.items())}"/>'
-                for style, values in lines.items()
-            ),
-        )
-    )

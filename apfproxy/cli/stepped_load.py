@@ -156,40 +156,30 @@ class Search:
 
     def next(self) -> int | None:
         """The concurrency to look at next; None where the knee is known, or none can be."""
-        if not self.steps:
-            return 1
-        if not self.good:
-            return None
+        good = self.good
+        if not good:
+            return None if self.steps else 1
         if self._is_doubling:
-            return min(2 * self.good[-1].concurrency, self.most)
+            return min(2 * good[-1].concurrency, self.most)
         points = self._points()
         index = knee_index(points, self.target)
-        knee = points[index].concurrency
         if not index:
             return None  # it is 1
-        below, above = points[index - 1], [each.concurrency for each in points[index + 1 :]]
-        if self.failed is not None:
-            above.append(self.failed.concurrency)
-        growth = points[index].goodput / below.goodput if below.goodput else math.inf
-        is_bent = growth < 1 + STEEP * (knee / below.concurrency - 1)
-        if is_bent and (found := between(below.concurrency, knee)):
-            return found
-        if not is_bent and above and (found := between(knee, above[0])):
-            return found
-        below_knee = round(below.concurrency)
-        return None if below_knee in self._confirmed else below_knee
+        below, knee, *above = (each.concurrency for each in good[index - 1 : index + 2])
+        if not above and self.failed is not None:
+            above = [self.failed.concurrency]
+        steep = points[index - 1].goodput * (1 + STEEP * (knee / below - 1))
+        is_bent = points[index].goodput < steep
+        for lower, upper in [(below, knee)] if is_bent else [(knee, each) for each in above]:
+            if upper / lower > NEAR and upper - lower > A_SEAT:
+                return round(math.sqrt(lower * upper))
+        return None if below in self._confirmed else below
 
     def _points(self) -> list[Point]:
         return smoothed(
             Point(each.concurrency, each.throughput, 1 / math.sqrt(max(len(each.latencies_s), 1)))
             for each in self.good
         )
-
-
-def between(lower: float, upper: float) -> int | None:
-    """A concurrency between two; None where these are near enough."""
-    is_far = upper / lower > NEAR and upper - lower > A_SEAT
-    return round(math.sqrt(lower * upper)) if is_far else None
 
 
 def busy_s() -> float:

@@ -6,7 +6,7 @@ import html
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     Row = dict[str, Any]
 
@@ -133,28 +133,46 @@ def plot_of(kind: str, name: str | None, configuration: Row) -> Plot | None:
 
 
 def plot(wanted: Plot, height: int, most: float, most_s: float) -> str:
-    """Draw one plot, with axes that end at `most` and `most_s`."""
-    step = tick(most if height > LOW else 2 * most)
-    top = max(most * 1.05, step)
-    across = (WIDTH - LEFT - RIGHT) / (most_s or 1.0)
-    up = (height - TOP - BOTTOM) / top
-    floor = height - BOTTOM
-    parts = list(levels_of(top, step, floor, up))
+    """Draw values over time, with axes that end at `most` and `most_s`."""
     unit_s, unit = next((each for each in UNITS if each[0] * 3 <= most_s), (1, "s"))
+    whole_s = most_s or 1.0
+    marks = []
     moment, step = 0.0, tick(most_s / unit_s)
     while moment * unit_s <= most_s:
-        parts.append(
-            f'<text x="{LEFT + moment * unit_s * across:.1f}" y="{height - 3}"'
-            f' text-anchor="middle">{moment:g} {unit}</text>'
-        )
+        marks.append((moment * unit_s / whole_s, f"{moment:g} {unit}"))
         moment = round(moment + step, 9)
-    for name, values in wanted.lines.items():
-        xs = [LEFT + (index + 0.5) * wanted.bin_s * across for index in range(len(values))]
+    bin_part = wanted.bin_s / whole_s
+    lines = {
+        name: [((index + 0.5) * bin_part, value) for index, value in enumerate(values)]
+        for name, values in wanted.lines.items()
+    }
+    return chart(lines, marks, height, most, AREAS)
+
+
+def chart(
+    lines: Mapping[str, Sequence[tuple[float, float]]],
+    marks: Iterable[tuple[float, str]],
+    height: int,
+    most: float,
+    areas: frozenset[str] = frozenset(),
+) -> str:
+    """Draw lines of points and the marks below them, whose places across are from 0 to 1."""
+    step = tick(most if height > LOW else 2 * most)
+    top = max(most * 1.05, step)
+    across, floor = WIDTH - LEFT - RIGHT, height - BOTTOM
+    up = (floor - TOP) / top
+    parts = list(levels_of(top, step, floor, up))
+    parts += (
+        f'<text x="{LEFT + place * across:.1f}" y="{height - 3}" text-anchor="middle">{text}</text>'
+        for place, text in marks
+    )
+    for name, values in lines.items():
+        xs = [f"{LEFT + place * across:.1f}" for place, _ in values]
         points = " ".join(
-            f"{x:.1f},{floor - value * up:.1f}" for x, value in zip(xs, values, strict=True)
+            f"{x},{floor - value * up:.1f}" for x, (_, value) in zip(xs, values, strict=True)
         )
-        if points and name in AREAS:
-            around = f"{xs[0]:.1f},{floor} {points} {xs[-1]:.1f},{floor}"
+        if points and name in areas:
+            around = f"{xs[0]},{floor} {points} {xs[-1]},{floor}"
             parts.append(f'<polygon class="area {name}" points="{around}"/>')
         parts.append(f'<polyline class="line {name}" points="{points}"/>')
     return "".join(parts)
