@@ -30,6 +30,10 @@ BUSY = (
     "No limit was found: find-limit itself was busy, so the server may do more.  Give paths that"
     " the server works on for longer; if it has none, the default limit does no harm."
 )
+BROKEN = (
+    "No limit was found: {} with {} at a time, and none of as many before.  The server has not"
+    " recovered, or fails for another reason: see to it, then give --max-concurrency {}."
+)
 MOST = "The throughput still grew: give a greater --max-concurrency."
 
 
@@ -38,13 +42,17 @@ def report_of(
 ) -> Row:
     """The report of a search with at least one step that did not fail.
 
-    Its `limit` is None where this program was too slow to find it.
+    Its `limit` is None where this program was too slow to find it, or the server broke.
     """
     notes = []
+    broken = search.broken
     if (failed := search.failed) is not None:
         notes.append(f"{failures_text(failed)} with {failed.concurrency} at a time.")
     is_cut = search.next() is not None
-    if search.is_busy:
+    if broken is not None:
+        highest = search.good[-1].concurrency
+        notes.append(BROKEN.format(failures_text(broken), broken.concurrency, highest))
+    elif search.is_busy:
         notes.append(BUSY)
     elif is_cut:
         notes.append(INTERRUPTED if is_interrupted else TIME)
@@ -53,7 +61,8 @@ def report_of(
     kubernetes = PRESETS[KUBERNETES_API]
     attributes = [kubernetes.attributes_of("GET", each.encode()) for each in paths]
     preset = KUBERNETES_API if any(map(is_of_kubernetes, attributes)) else HTTP_API
-    limit = None if search.is_busy else search.knee.concurrency
+    is_found = broken is None and not search.is_busy
+    limit = search.knee.concurrency if is_found else None
     levels = {}
     if limit is not None:
         controller = offline_controller((), preset=preset, server_concurrency_limit=limit)
@@ -64,7 +73,7 @@ def report_of(
         "upstream": server.url,
         "paths": paths,
         "limit": limit,
-        "isLowerBound": is_cut or search.is_open,
+        "isLowerBound": broken is None and (is_cut or search.is_open),
         "highest": search.best.concurrency,
         "notes": notes,
         "steps": [row_of(each) for _, each in sorted(search.steps.items())],

@@ -52,6 +52,7 @@ BUSY: Final = 0.8
 """The part of the time in which this program worked, from which on it may be what is slow."""
 FAILED_PART: Final = 0.05
 """The part of requests that fail from which on the concurrency is too high."""
+DOWN_PART: Final = 0.5
 LEAST_FAILURES: Final = 5
 """So many, if they are too large a part, end a step before its time."""
 RECOVERY_S: Final = 1.0
@@ -88,6 +89,10 @@ class Step:
     def has_failed(self) -> bool:
         return self.failures.total() > FAILED_PART * self.requests
 
+    @property
+    def is_down(self) -> bool:
+        return self.failures.total() > DOWN_PART * self.requests
+
     def percentile_s(self, percent: float) -> float | None:
         if not self.latencies_s:
             return None
@@ -101,6 +106,8 @@ class Search:
     Attributes:
         steps: By concurrency.
         failed: The step of the least concurrency at which too many requests failed.
+        broken: The step at which most failed, though they did not with as many at a time before:
+            then it is not the concurrency that is too high.
     """
 
     def __init__(self, most: int, target: float) -> None:
@@ -108,10 +115,16 @@ class Search:
         self.target = target
         self.steps: dict[int, Step] = {}
         self.failed: Step | None = None
+        self.broken: Step | None = None
+        self._is_up = True  # responses came since most requests of a step failed
         self._is_doubling = True
         self._confirmed: set[int] = set()
 
     def add(self, step: Step) -> None:
+        if step.is_down and self.good and step.concurrency <= self.good[-1].concurrency:
+            self.broken = step
+            return
+        self._is_up = not step.is_down
         before = self.steps.get(step.concurrency)
         if before is not None:
             self._confirmed.add(step.concurrency)
@@ -156,9 +169,15 @@ class Search:
 
     def next(self) -> int | None:
         """The concurrency to look at next; None where the knee is known, or none can be."""
+        if not self.steps:
+            return 1
         good = self.good
-        if not good:
-            return None if self.steps else 1
+        if self.broken is not None or not good:
+            return None
+        found = self._next(good)
+        return self.knee.concurrency if found is None and not self._is_up else found
+
+    def _next(self, good: list[Step]) -> int | None:
         if self._is_doubling:
             return min(2 * good[-1].concurrency, self.most)
         points = self._points()

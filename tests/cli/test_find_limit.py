@@ -141,6 +141,38 @@ def test_cut_short(*, is_interrupted: bool, note: str) -> None:
     assert note in text
 
 
+@pytest.mark.parametrize("at_first", [1, 4, 6])
+def test_server_that_breaks(at_first: int) -> None:
+    """Failures at a concurrency that went well before are not those of too much load."""
+    search = Search(512, 0.97)
+    for _ in range(at_first):
+        search.add(step_of(search.next() or 0, 50 * min(search.next() or 0, 8)))
+    highest = search.good[-1].concurrency
+    looks = 0
+    while concurrency := search.next():
+        looks += 1
+        search.add(step_of(concurrency, 100, fails=True))
+    report = report_of(SERVER, ["/"], search, is_interrupted=False)
+
+    assert looks <= 5
+    assert (None, False) == (report["limit"], report["isLowerBound"])
+    *_, text = lines_of(report)
+    assert text.startswith("No limit was found: 1,000 of 1,000 requests failed (503) with ")
+    assert text.endswith(f"see to it, then give --max-concurrency {highest}.")
+
+
+def test_server_that_recovers() -> None:
+    """One more look sees that the server recovers from too much."""
+    search = Search(512, 0.97)
+    looked: list[int] = []
+    while concurrency := search.next():
+        looked.append(concurrency)
+        search.add(step_of(concurrency, 50, fails=concurrency > 1))
+
+    assert [1, 2, 1] == looked
+    assert report_of(SERVER, ["/"], search, is_interrupted=False)["limit"] == 1
+
+
 def test_own_limit() -> None:
     """No limit is given where this program was what had no more time."""
     search = Search(16, 0.97)
