@@ -173,7 +173,7 @@ def find_limit(  # noqa: PLR0913  flags
     load = partial(
         SteppedLoad, upstream, paths, search, longest_s=max_duration, headers=fields, tls=tls
     )
-    code = run_in_loop(run(load, upstream, paths, max_duration, is_sure=yes))
+    code = run_in_loop(run(load, max_duration, is_sure=yes))
     if not search.good:
         if code == INTERRUPTED:
             raise KeyboardInterrupt
@@ -193,21 +193,13 @@ def find_limit(  # noqa: PLR0913  flags
     return FAILED if report["limit"] is None and code == OK else code
 
 
-async def run(
-    make: Callable[[], SteppedLoad],
-    server: Address,
-    paths: tuple[str, ...],
-    duration_s: float,
-    *,
-    is_sure: bool,
-) -> int:
+async def run(make: Callable[[], SteppedLoad], duration_s: float, *, is_sure: bool) -> int:
     """Load the server until the limit is known, the time is up, or a signal comes."""
-    await check_address(server, is_sure=is_sure)
     load, console = make(), Console(stderr=True)
-    most = load.search.most
+    most, paths = load.search.most, load.paths
     shown = ", ".join(paths[:MOST_SHOWN]) + ", ..." * (len(paths) > MOST_SHOWN)
     announcement = (
-        f"GET {shown} at {server.url}, at most {counted(most, 'request')} at a time,"
+        f"GET {shown} at {load.server.url}, at most {counted(most, 'request')} at a time,"
         f" for {duration_s:g} s at most; Ctrl-C ends it"
     )
 
@@ -222,7 +214,9 @@ async def run(
                 interrupting = spawn(interrupt(signals.first, until), name="waiting for a signal")
                 if most > descriptor_limit() - SPARE_DESCRIPTORS:
                     raise CommandError(f"too few file descriptors for {most} requests at a time")
-                await check_paths(load, server, paths)
+                if not is_sure:
+                    await check_address(load.server)
+                await check_paths(load)
                 console.print(Text(announcement), soft_wrap=True)
                 await load.run(status.update)
         except TimeoutError:
@@ -233,8 +227,9 @@ async def run(
     return OK
 
 
-async def check_address(server: Address, *, is_sure: bool) -> None:
-    if server.path or is_sure:
+async def check_address(server: Address) -> None:
+    """See that it is no address of the internet: a load there would be an attack."""
+    if server.path:
         return
     loop = asyncio.get_running_loop()
     try:
@@ -242,15 +237,16 @@ async def check_address(server: Address, *, is_sure: bool) -> None:
     except OSError as error:
         raise CommandError(f"{server.url}: no address of {server.host}: {error.strerror}") from None
     for *_, address in found:
-        if not ipaddress.ip_address(address[0]).is_private:
+        if ipaddress.ip_address(address[0]).is_global:
             raise click.UsageError(
                 f"{server.url} has the public address {address[0]}; give --yes if it is yours"
             )
 
 
-async def check_paths(load: SteppedLoad, server: Address, paths: tuple[str, ...]) -> None:
+async def check_paths(load: SteppedLoad) -> None:
     """See that each path has a response of success."""
-    for path in dict.fromkeys(paths):
+    server = load.server
+    for path in dict.fromkeys(load.paths):
         try:
             status, location = await load.request(path)
         except TimeoutError:

@@ -223,9 +223,11 @@ class SteppedLoad:
         headers: Mapping[str, str],
         tls: ssl.SSLContext | None,
     ) -> None:
+        self.server = server
+        self.paths = paths
         self.search = search
         self._url = f"{'https' if server.is_tls else 'http'}://{server.authority}"
-        self._paths = itertools.cycle(paths)
+        self._turns = itertools.cycle(paths)
         self._longest_s = longest_s / STEPS
         self._session = new_session(ssl=tls or True, headers=headers, socket_path=server.path)
         self._concurrency = 0
@@ -283,17 +285,17 @@ class SteppedLoad:
     def _is_enough(self, step: Step) -> bool:
         if step.failures.total() >= LEAST_FAILURES and step.has_failed:
             return step.duration_s > 0
-        if step.requests < LEAST_RESPONSES:
-            return False
-        if step.duration_s < max(LEAST_S, LEAST_LATENCIES * self._latency_s):
-            return False
-        return step.requests >= ENOUGH_RESPONSES or step.duration_s > self._longest_s
+        return (
+            step.requests >= LEAST_RESPONSES
+            and step.duration_s >= max(LEAST_S, LEAST_LATENCIES * self._latency_s)
+            and (step.requests >= ENOUGH_RESPONSES or step.duration_s > self._longest_s)
+        )
 
     async def _send(self, number: int) -> None:
         while number < self._concurrency:
             began_s = time.perf_counter()
             try:
-                status, _ = await self.request(next(self._paths))
+                status, _ = await self.request(next(self._turns))
                 failure = "" if status in OK_STATUSES else str(status)
             except TimeoutError:
                 failure = "timed out"

@@ -19,6 +19,7 @@ from aiohttp import web
 from apfproxy.app import running
 from apfproxy.base.held_signals import INTERRUPTED
 from apfproxy.cli import find_limit, stepped_load
+from apfproxy.cli.find_limit import check_address
 from apfproxy.cli.find_limit_tables import lines_of, picture, report_of
 from apfproxy.cli.main import main
 from apfproxy.cli.stepped_load import Search, Step
@@ -313,6 +314,16 @@ def test_many_slow_paths(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert next(count) <= 4
     assert capsys.readouterr().err.startswith("apfproxy: fewer than 8 responses in 1 s: give a")
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "100.64.0.1", "fd00::1"])
+async def test_private_addresses(host: str) -> None:
+    await check_address(Address(host=host, port=80))
+
+
+def test_a_public_address(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == main(["find-limit", "--upstream", "http://1.1.1.1", "--path", "/"])
+    assert "has the public address 1.1.1.1; give --yes if it is yours" in capsys.readouterr().err
 
 
 def test_few_descriptors(
