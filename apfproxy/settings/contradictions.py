@@ -696,6 +696,8 @@ def path_in(name: str, problem: str) -> str:
 
 
 def begins_with_setting(problem: str) -> bool:
+    if OWN_TLS.match(problem) is not None:
+        return True
     first = re.match(r"[A-Za-z]+", problem)
     return first is not None and first[0] in SECTIONS
 

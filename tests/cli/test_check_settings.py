@@ -154,6 +154,16 @@ TWO
 > 2
 > f.yaml:10: clusters[b]: the host a is of the cluster a already (error)
 > f.yaml:9: clusters[a].authentication.tokenFile: no.csv: cannot be read... (error)
+downstream: {tls: {certificateFile: a.crt, keyFile: a.key}}
+clusters:
+- name: a
+  hosts: [a]
+  upstream: {url: http://a}
+  tls:
+    certificateFile: no.crt
+    keyFile: a.key
+> 1
+> f.yaml:7: clusters[a].tls.certificateFile: no.crt: cannot be read... (error)
 TWO
 authentication: {tokenFile: no.csv}
 > 1
