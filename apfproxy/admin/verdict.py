@@ -369,10 +369,12 @@ def limit_text(view: LimitView, unix_s: float) -> str:
 def chosen_text(view: LimitView) -> str:
     """Say which limit would have been chosen where flow control only observes."""
     begins = f"the settings begin with {number_text(view.initial)} ({SETTING}.initial)"
+    seen = [round(each.concurrency) for each in view.curve]
     if view.chosen is None:
-        return f"too little was asked for yet to choose a limit; {begins}"
-    seen = [each.concurrency for each in view.curve]
-    of = f", of the {seen[0]:.0f} to {seen[-1]:.0f} that were in use" if seen else ""
+        why = f"up to {seen[-1]} seats were in use, and none too many" if seen else "none was in use"
+        return f"no limit can be chosen yet: {why}; {begins}"
+    is_known = seen and seen[0] <= view.chosen <= seen[-1]  # else these were forgotten
+    of = f", of the {seen[0]} to {seen[-1]} that were in use" if is_known else ""
     return f"{counted(view.chosen, 'seat')} would have been chosen{of}; {begins}"
 
 

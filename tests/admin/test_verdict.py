@@ -329,7 +329,15 @@ MORE = DecisionView(988.0, 84, "more", "requests wait")
         ),
         (
             LimitView(600, is_observing=True, initial=600),
-            f"too little was asked for yet to choose a limit; {BEGINS}",
+            f"no limit can be chosen yet: none was in use; {BEGINS}",
+        ),
+        (
+            LimitView(600, is_observing=True, initial=600, curve=CURVE),
+            f"no limit can be chosen yet: up to 121 seats were in use, and none too many; {BEGINS}",
+        ),
+        (
+            LimitView(100, found=184, is_observing=True, initial=600, curve=CURVE),
+            f"184 seats would have been chosen; {BEGINS}",
         ),
     ],
 )
