@@ -161,6 +161,8 @@ def find_limit(  # noqa: PLR0913  flags
     Take paths as its clients do, and run this on another machine than the server.
     """
     check_plot(plot_path)
+    if ca_file is not None and not upstream.is_tls:
+        raise click.UsageError("--ca-file goes with an --upstream of https://")
     fields = {"user-agent": f"apfproxy/{__version__} find-limit", **dict(headers)}
     authorities = None if ca_file is None else Pem(path=ca_file)
     try:
@@ -217,7 +219,7 @@ async def run(make: Callable[[], SteppedLoad], duration_s: float, *, is_sure: bo
                 if not is_sure:
                     await check_address(load.server)
                 await check_paths(load)
-                console.print(Text(announcement), soft_wrap=True)
+                console.print(Text(announcement), soft_wrap=not console.is_terminal)
                 await load.run(status.update)
         except TimeoutError:
             return INTERRUPTED if signals.first.is_set() else OK

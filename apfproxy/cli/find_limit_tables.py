@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.cli.offline import offline_controller
-from apfproxy.cli.parameters import aligned
+from apfproxy.cli.parameters import aligned, fitted
 from apfproxy.cli.simulate_tables import duration_text
 from apfproxy.flowcontrol.level_summary import shortfalls, summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
@@ -113,12 +113,13 @@ def lines_of(report: Row) -> Iterator[str]:
     yield from aligned(COLUMNS, rows, frozenset({0, 1, 2, 3}))
     yield ""
     if report["limit"] is not None:
-        yield recommendation(report)
-    yield from map(one_line, report["notes"])
+        yield fitted(recommendation(report))
+    yield from (fitted(one_line(each)) for each in report["notes"])
     if report["limit"] is None:
         return
     named = ", ".join(f"{name} {seats}" for name, seats in report["levels"].items())
-    yield f"Of preset {report['preset']} the levels have these seats, and lend them: {named}."
+    which = f"Of preset {report['preset']} the levels have these seats"
+    yield fitted(f"{which}, and lend them: {named}.")
 
 
 def recommendation(report: Row) -> str:

@@ -16,7 +16,7 @@ from apfproxy.admin.verdict import fleet_findings, limit_text
 from apfproxy.cli.admin_client import fetch, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.offline import controller_of_flags, is_offline, objects_options
-from apfproxy.cli.parameters import admin_options, aligned, output_option
+from apfproxy.cli.parameters import admin_options, aligned, fitted, output_option
 from apfproxy.fleet.ledger import LeaseState
 from apfproxy.fleet.view import FleetView
 from apfproxy.flowcontrol.level_summary import (
@@ -171,7 +171,7 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
         whole = f"now, of {shared} that {members} members share"
     yield f"{counted(summary.server_concurrency_limit, 'seat')} {whole} ({where})"
     if summary.found_limit is not None:
-        yield limit_text(summary.found_limit, time.time())
+        yield fitted(limit_text(summary.found_limit, time.time()))
     yield ""
     yield from with_sums(tuple(columns), rows, sums[1:])
     if shared is None:
@@ -186,7 +186,7 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
         ]
     if notes:
         yield ""
-        yield from map(one_line, notes)
+        yield from (fitted(one_line(each)) for each in notes)
 
 
 def with_sums(columns: Sequence[str], rows: list[list[str]], sums: Sequence[str]) -> Iterator[str]:

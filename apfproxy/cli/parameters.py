@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import shutil
+import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -110,6 +113,14 @@ def aligned(
         ).rstrip()
         for line in lines
     ]
+
+
+def fitted(text: str) -> str:
+    """The text on stdout; in a terminal its lines end between words."""
+    if not sys.stdout.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 output_option = click.option(

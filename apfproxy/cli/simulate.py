@@ -252,7 +252,10 @@ def simulate(  # noqa: PLR0913  flags
     ]
     is_auto = any(finder for *_, finder in configurations)
     if (auto_limit or compare_auto_limit) and not is_auto:
-        raise click.UsageError(f"--auto-limit goes with --server-concurrency-limit {AUTO}")
+        which = "" if auto_limit else "compare-"
+        raise click.UsageError(
+            f"--{which}auto-limit goes with --{which}server-concurrency-limit {AUTO}"
+        )
     source: Mix | Records
     warnings: list[str] = []
     if mix_path is not None:

@@ -120,9 +120,10 @@ def server_lines(configurations: list[Row]) -> Iterator[str]:
         letter = f"{'AB'[index]}: " if len(configurations) > 1 else ""
         work = ""
         if "model" in server:
+            at_once = counted(server["modelKnee"], "request")
             work = (
                 f", {server['workMean']:.1f} s of service a second; at the end the server can do"
-                f" {server['modelMostWork']:g}, with {server['modelKnee']} requests at once"
+                f" {server['modelMostWork']:g}, with {at_once} at once"
             )
         yield f"{letter}goodput {server['goodput']:,.1f} responses a second{work}"
         if (found := server.get("foundLimit")) is not None:

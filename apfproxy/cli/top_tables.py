@@ -340,8 +340,9 @@ def _head(view: View, *, is_live: bool) -> list[Text]:
         if upstream["endpointCount"] > 1 and is_live:
             lines[-1].append("  e shows each", "dim")
     if state.get("foundLimit"):
-        found = msgspec.convert(state["foundLimit"], LimitView)
-        lines.append(line(one_line(limit_text(found, state["time"])[:LONGEST])))
+        found = limit_text(msgspec.convert(state["foundLimit"], LimitView), state["time"])
+        if not any(found in each["text"] for each in state["verdict"]):
+            lines.append(line(one_line(found[:LONGEST])))
     return [*lines, _fleet_line(state["fleet"])] if state["fleet"] else lines
 
 

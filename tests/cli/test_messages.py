@@ -89,6 +89,7 @@ simulate --mix a --max-broken-lines x | expected a whole number from 0 on, not '
 simulate --mix a --server-concurrency-limit 0 | expected a number of seats from 1 on, or auto
 simulate --mix a --server-model capacity | expected capacity=20, capacity=20,overload=1.5 or
 simulate --mix a --auto-limit target=97 | --auto-limit goes with --server-concurrency-limit auto
+simulate --mix a --compare-auto-limit target=97 | --compare-auto-limit goes with --compare-server
 simulate --mix a --auto-limit min=2.5 | expected whole numbers, not 'min=2.5'
 simulate --mix a --auto-limit min=20,max=10 | expected min <= initial <= max, not
 simulate --mix a --auto-limit max=10,initial=20 | expected min <= initial <= max, not
@@ -96,6 +97,7 @@ simulate --mix a --auto-limit least=2 | unknown 'least'; known are min, max, ini
 simulate --mix a --plot a.html | Invalid value for '--plot': plots are SVG: expected a file
 top --interval 1ms | expected a duration with its unit, from 100ms to 1h, not '1ms'
 top --interval soon | expected a duration such as 32s, 500ms or 1m30s, not 'soon'
+find-limit --upstream http://a --path / --ca-file b | --ca-file goes with an --upstream of https://
 top --admin here | expected http://127.0.0.1:8081, HOST:PORT, :PORT or unix:/PATH, not 'here'
 """
 FAILURES = """
