@@ -36,7 +36,7 @@ LATE = {
     (False, True): NO_CONNECTION,
     (False, False): NO_CONNECTION,
 }
-"""What did not come, by whether there is a connection, and whether the request is whole."""
+"""The part that did not come, by whether there is a connection, and the request is whole."""
 UNHELD = {
     Bound.CONNECTION: "too many bytes of its connection wait in the proxy"
     " (downstream.limits.maxHeldBytesPerConnection)",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,7 @@ from apfproxy.admin.verdict import limit_text
 from apfproxy.cli.limits_command import fleet_table, own_line, table
 from apfproxy.cli.main import main
 from apfproxy.cli.offline import offline_controller
+from apfproxy.cli.parameters import fitted
 from apfproxy.fleet.view import FleetView
 from apfproxy.flowcontrol.level_summary import LevelsSummary, summarize_levels
 from apfproxy.flowcontrol.limit_view import LimitView
@@ -190,3 +192,17 @@ async def test_fleet_online(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_own_line(view: FleetView, expected: str) -> None:
     assert expected in own_line(view)
+
+
+def test_sentences_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines end between words in a terminal; elsewhere a sentence is one line."""
+    text = "the limit finds itself: 84 seats (flowControl.autoLimit)"
+    monkeypatch.setenv("COLUMNS", "20")
+
+    assert fitted(text) == text
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert fitted(text).splitlines() == [
+        "the limit finds",
+        "itself: 84 seats",
+        "(flowControl.autoLimit)",
+    ]
