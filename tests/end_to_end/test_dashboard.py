@@ -13,8 +13,8 @@ from tests.config.expressions import CONFIG
 from tests.end_to_end.programs import free_port
 from tests.end_to_end.prometheus import LOOK_EVERY_S, prometheus
 from tests.end_to_end.scene import NARROW
-from tests.end_to_end.served import ask
-from tests.end_to_end.test_alerts import IN_A_YEAR, WITHIN_S, Stage, redis
+from tests.end_to_end.served import WITHIN_S, ask
+from tests.end_to_end.test_alerts import IN_A_YEAR, Stage, redis
 from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
