@@ -359,7 +359,9 @@ def limit_text(view: LimitView, unix_s: float) -> str:
     if not view.is_leading:
         return f"the limit is found by another proxy that shares it: {seats} now"
     if last is None:
-        return f"the limit is {seats}, where the search begins ({SETTING}.initial)"
+        first = min(max(view.initial, view.min), view.max)
+        by = f"{SETTING}.initial" if view.limit == first else "as before other settings"
+        return f"the limit is {seats}, where the search begins ({by})"
     known = view.found is not None and view.found != view.limit
     knee = f" ({number_text(view.found or 0)} best so far)" if known else ""
     ago = duration_text(max(0.0, unix_s - last.time))

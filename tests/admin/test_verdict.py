@@ -306,7 +306,14 @@ MORE = DecisionView(988.0, 84, "more", "requests wait")
 @pytest.mark.parametrize(
     ("view", "expected"),
     [
-        (LimitView(1), f"the limit is 1 seat, where the search begins {INITIAL}"),
+        (
+            LimitView(50, min=2, max=50, initial=100),
+            f"the limit is 50 seats, where the search begins {INITIAL}",
+        ),
+        (
+            LimitView(40, min=2, max=50, initial=100),
+            "the limit is 40 seats, where the search begins (as before other settings)",
+        ),
         (
             LimitView(84, "holding", 84, decisions=(MORE,)),
             f"the limit finds itself: 84 seats, holding; {SET}",
