@@ -373,9 +373,9 @@ def chosen_text(view: LimitView) -> str:
     begins = f"the settings begin with {number_text(view.initial)} ({SETTING}.initial)"
     seen = [round(each.concurrency) for each in view.curve]
     if view.chosen is None:
-        why = (
-            f"up to {seen[-1]} seats were in use, and none too many" if seen else "none was in use"
-        )
+        why = "none was in use"
+        if seen:
+            why = f"up to {seen[-1]} seats were in use, none known as too many"
         return f"no limit can be chosen yet: {why}; {begins}"
     is_known = seen and seen[0] <= view.chosen <= seen[-1]  # else these were forgotten
     of = f", of the {seen[0]} to {seen[-1]} that were in use" if is_known else ""

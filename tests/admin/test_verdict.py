@@ -299,6 +299,7 @@ def test_fleet(view: FleetView, expected: str) -> None:
 SET = "set 12 s ago: requests wait"
 CURVE = tuple(CurvePoint(concurrency, 1.0, 0.0, 0) for concurrency in (12.4, 84.0, 120.7))
 INITIAL = "(flowControl.autoLimit.initial)"
+NONE_TOO_MANY = "none known as too many"
 BEGINS = f"the settings begin with 600 {INITIAL}"
 MORE = DecisionView(988.0, 84, "more", "requests wait")
 
@@ -340,7 +341,7 @@ MORE = DecisionView(988.0, 84, "more", "requests wait")
         ),
         (
             LimitView(600, is_observing=True, initial=600, curve=CURVE),
-            f"no limit can be chosen yet: up to 121 seats were in use, and none too many; {BEGINS}",
+            f"no limit can be chosen yet: up to 121 seats were in use, {NONE_TOO_MANY}; {BEGINS}",
         ),
         (
             LimitView(100, found=184, is_observing=True, initial=600, curve=CURVE),
