@@ -324,6 +324,7 @@ class LimitFinder:
             self._reach = min(max(sample.concurrency / self.limit, LEAST_REACH), 1 / LEAST_REACH)
         self._look_for_more(sample, is_binding=is_binding)
         deviation, error = self.curve.deviation(self._now_s, sample)
+        self.curve.look_at_speed(self._now_s, sample)
         if abs(deviation) > max(CHANGED, 3 * error):
             self._suspicions += 1
             if self._suspicions == 1 and abs(deviation) < max(3 * CHANGED, 6 * error):

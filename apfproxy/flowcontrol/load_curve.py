@@ -8,6 +8,10 @@ seats a response counts once for each.
 The curve is kept at concurrencies that lie some percent apart.  What was seen at one of them loses
 weight with time.  Counts are kept by class, so that a weight that becomes better known counts for
 what was seen before, too.
+
+A server may be slower now than a moment ago at the same concurrency, as others share its machine.
+How much it varies is learned, and what is seen at one concurrency while it is slow is set against
+how slow it was at another one just before.
 """
 
 from __future__ import annotations
@@ -39,6 +43,13 @@ LEAST_COUNT: Final = 0.01
 LEAST_NOISE: Final = 0.01
 STEADY: Final = 0.15
 """The part of a new look at the noise in what is known of it."""
+LEAST_SURPRISE: Final = 0.2
+MOST_SURPRISE: Final = 3.0
+"""No sample's surprise counts for more: this, or so many times what is usual."""
+SPEED_S: Final = 4.0
+"""For about so long a server stays slower or faster than usual."""
+SURE: Final = 0.03
+"""No error of a point makes for less concurrency by more than this part of the goodput."""
 
 
 @dataclass(slots=True)
@@ -81,15 +92,24 @@ class _Seen:
         self.duration_s = 0.0
         self.seat_s = 0.0
         self.responses = 0.0
+        self.samples = 0.0
+        self.variances = 0.0  # of the server's speed, summed over the samples
         self.at_s = 0.0
         self.counts: dict[LoadClass, float] = {}
 
-    def add(self, now_s: float, sample: Sample) -> None:
+    @property
+    def variance(self) -> float:
+        return self.variances / self.samples**2
+
+    def add(self, now_s: float, sample: Sample, speed: float, variance: float) -> None:
+        """Add a sample; at half the speed a second counts as half of one."""
         kept = math.exp2((self.at_s - now_s) / HALVED_S) if self.duration_s else 0.0
         self.at_s = now_s
-        self.duration_s = self.duration_s * kept + sample.duration_s
-        self.seat_s = self.seat_s * kept + sample.seat_s
+        self.duration_s = self.duration_s * kept + sample.duration_s * speed
+        self.seat_s = self.seat_s * kept + sample.seat_s * speed
         self.responses = self.responses * kept + sample.responses
+        self.samples = self.samples * kept + 1.0
+        self.variances = self.variances * kept + variance
         counts = {
             each: count * kept for each, count in self.counts.items() if count * kept > LEAST_COUNT
         }
@@ -112,6 +132,35 @@ class _Weight:
         self.value_s += (found_s - self.value_s) * min(1.0, count / self._count)
 
 
+class _Speed:
+    """How fast the server is lately, as a logarithm: 0 if it is as usual.
+
+    Source: a Kalman filter of a value that returns to 0 (an Ornstein-Uhlenbeck process).
+    """
+
+    def __init__(self) -> None:
+        self.unrest = 0.0  # the variance of the value over a long time
+        self.value = self.variance = 0.0
+        self._at_s = 0.0
+
+    def be_surprised(self, deviation: float, counted: float) -> None:
+        """Learn the unrest from a sample: its deviation, and the part of counting in its square."""
+        most = max(LEAST_SURPRISE, MOST_SURPRISE * math.sqrt(self.unrest))
+        surprise = min(deviation**2, most**2) - counted
+        self.unrest = max(0.0, self.unrest + STEADY * (surprise - self.unrest))
+
+    def pass_time(self, now_s: float) -> None:
+        kept = math.exp((self._at_s - now_s) / SPEED_S)
+        self._at_s = now_s
+        self.value *= kept
+        self.variance = self.variance * kept**2 + self.unrest * (1 - kept**2)
+
+    def see(self, deviation: float, counted: float) -> None:
+        gain = self.variance / (self.variance + counted)
+        self.value += gain * (deviation - self.value)
+        self.variance *= 1 - gain
+
+
 class LoadCurve:
     """Goodput by concurrency.
 
@@ -121,6 +170,7 @@ class LoadCurve:
 
     def __init__(self) -> None:
         self.noise = 1.0
+        self._speed = _Speed()
         self._slowdown = 1.0  # of responses lately, over the weights of their classes
         self._weights: dict[LoadClass, _Weight] = {}
         self._seen: dict[int, _Seen] = {}
@@ -161,18 +211,36 @@ class LoadCurve:
             found = min(square / (len(parts) - 1), 4.0 * self.noise)
             self.noise += STEADY * (max(found, LEAST_NOISE) - self.noise)
 
+    def look_at_speed(self, now_s: float, sample: Sample) -> None:
+        """Learn how much the server's speed varies, whether it changed for good or for a moment."""
+        deviation, counted = self._compare(now_s, sample)
+        if counted < math.inf:
+            self._speed.be_surprised(deviation, counted)
+
     def add(self, now_s: float, sample: Sample) -> None:
-        self._seen.setdefault(_place(sample.concurrency), _Seen()).add(now_s, sample)
+        speed = self._speed
+        speed.pass_time(now_s)
+        deviation, counted = self._compare(now_s, sample)
+        if counted < math.inf:
+            speed.see(deviation, counted)
+        seen = self._seen.setdefault(_place(sample.concurrency), _Seen())
+        seen.add(now_s, sample, math.exp(speed.value), speed.variance)
 
     def deviation(self, now_s: float, sample: Sample) -> tuple[float, float]:
         """The logarithm of what the sample has to what was seen there, and its standard error."""
+        deviation, counted = self._compare(now_s, sample)
+        return deviation, math.sqrt(counted + self._speed.unrest)
+
+    def _compare(self, now_s: float, sample: Sample) -> tuple[float, float]:
+        """The deviation, and the variance that counting and what was seen before have in it."""
         seen = self._seen.get(_place(sample.concurrency))
         if seen is None or now_s - seen.at_s > FORGOTTEN_S:
             return 0.0, math.inf
         before = self.goodput(seen.counts, seen.duration_s)
         now = self.goodput(sample.counts, sample.duration_s)
-        error = math.hypot(self.error(sample.responses), self.error(seen.responses))
-        return (math.log(now / before) if now and before else 0.0), error
+        errors = self.error(sample.responses), self.error(seen.responses)
+        counted = errors[0] ** 2 + errors[1] ** 2 + seen.variance
+        return (math.log(now / before) if now and before else 0.0), counted
 
     def forget(self, above: float = 0.0) -> None:
         """Forget what was seen at this concurrency, in seats, and above."""
@@ -205,7 +273,7 @@ class LoadCurve:
             Point(
                 seen.seat_s / seen.duration_s,
                 self.goodput(seen.counts, seen.duration_s),
-                self.error(seen.responses),
+                math.hypot(self.error(seen.responses), math.sqrt(seen.variance)),
                 now_s - seen.at_s,
             )
             for seen in self._seen.values()
@@ -242,11 +310,11 @@ def knee_index(points: Sequence[Point], target: float) -> int:
 
     Goodput counts as high as its error leaves open where that makes for less concurrency.
     """
-    highest = max(each.goodput * (1 - min(each.error, 0.1)) for each in points)
+    highest = max(each.goodput * (1 - min(each.error, SURE)) for each in points)
     return next(
         index
         for index, each in enumerate(points)
-        if each.goodput * (1 + min(each.error, 0.08)) >= target * highest
+        if each.goodput * (1 + min(each.error, SURE)) >= target * highest
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -76,6 +77,24 @@ def test_another_capacity(shape: Callable[[float], Capacity], before: int, after
     scene.run(70)
     assert scene.goodput(30, 45) > 0.5 * after
     assert scene.goodput(45, 70) > 0.8 * after
+
+
+@pytest.mark.parametrize("initial", [KNEE // 10, KNEE * 10])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_server_with_neighbours(initial: int, seed: int) -> None:
+    """A server that is slow for seconds, as others share its machine, has the same knee."""
+    draw = random.Random(seed)  # noqa: S311  to be repeated
+    scene = Scene(flat(KNEE), clients=250, initial=initial, seed=seed)
+    offered = at_s = 0.0
+    while at_s < 90:
+        speed, lasts_s = draw.choice((0.4, 0.7, 1.0, 1.0)), draw.expovariate(0.7)
+        scene.server.capacity = lambda count, speed=speed: speed * flat(KNEE)(count)
+        if at_s > 30:
+            offered += speed * KNEE * lasts_s
+        at_s += lasts_s
+        scene.run(at_s)
+
+    assert scene.goodput(30, at_s) * (at_s - 30) > 0.8 * offered
 
 
 def test_another_mix() -> None:

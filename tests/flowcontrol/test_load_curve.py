@@ -64,6 +64,38 @@ def test_deviation_from_nothing(concurrency: float, after_s: float) -> None:
     assert (0.0, math.inf) == curve(_8=100.0).deviation(after_s, sample(concurrency, 9.0))
 
 
+def test_speed_that_varies_is_no_change() -> None:
+    """The more often a server was half as fast for a moment, the less that tells of a change."""
+    made = curve(_8=100.0)
+    _, before = made.deviation(0.0, sample(8, 50.0))
+    for second in range(1, 40):
+        each = sample(8, 50.0 if second // 3 % 2 else 100.0)
+        made.look_at_speed(float(second), each)
+        made.add(float(second), each)
+    _, after = made.deviation(40.0, sample(8, 50.0))
+    assert after > 2 * before
+
+    for second in range(40, 120):
+        made.look_at_speed(float(second), sample(8, 80.0))
+        made.add(float(second), sample(8, 80.0))
+    assert made.deviation(120.0, sample(8, 80.0))[1] < 1.1 * before
+
+
+def test_other_concurrency_while_the_server_is_slow() -> None:
+    """A concurrency that is seen while the server is slow is set against how slow it is."""
+    made = curve(_8=100.0)
+    for second in range(1, 60):
+        each = sample(8, 50.0 if second // 3 % 2 else 100.0)
+        made.look_at_speed(float(second), each)
+        made.add(float(second), each)
+    made.add(60.0, sample(8, 50.0))
+    made.add(61.0, sample(16, 100.0))
+    eight, sixteen = made.points(61.0)
+
+    assert sixteen.goodput / eight.goodput > 1.5
+    assert sixteen.error > eight.error
+
+
 def test_old_samples_count_less() -> None:
     made = curve(_8=100.0)
     made.add(HALVED_S, sample(8, 40.0))
