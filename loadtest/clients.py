@@ -120,11 +120,17 @@ def percentile(numbers: Sequence[float], percent: float) -> float:
 
 @dataclass(slots=True)
 class Flow:
-    """One user's load, and its results in the measured time."""
+    """One user's load, and its results in the measured time.
+
+    Attributes:
+        responses: All so far, those of the lead-in included.
+    """
 
     user: str
     in_flight: int
+    path: str = "/api/v1/namespaces/default/configmaps/x"
     latencies_ms: list[float] = field(default_factory=list)
+    responses: int = 0
     rejected: int = 0
     failed: int = 0
 
@@ -132,10 +138,11 @@ class Flow:
         return len(self.latencies_ms) / seconds
 
 
-def request_for(user: str, port: int) -> bytes:
+def request_for(flow: Flow, port: int) -> bytes:
+    user = flow.user
     group = "system:serviceaccounts" if user.startswith("system:serviceaccount:") else "developers"
     return (
-        f"GET /api/v1/namespaces/default/configmaps/x HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+        f"GET {flow.path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
         f"User-Agent: loadtest\r\nAccept: application/json\r\n"
         f"X-Remote-User: {user}\r\nX-Remote-Group: {group}\r\n\r\n"
     ).encode()
@@ -152,7 +159,7 @@ async def drive(
     measure_from_s = monotonic() + lead_in_s
 
     async def ask(flow: Flow, connection: Connection) -> None:
-        request = request_for(flow.user, port)
+        request = request_for(flow, port)
         # Half of the lead-in is for the queues to fill.
         await asyncio.sleep(random.random() * lead_in_s / 2)  # noqa: S311
         while status := await connection.ask(request):
@@ -160,7 +167,9 @@ async def drive(
                 flow.rejected += status == 429
                 flow.failed += status != 429
                 await asyncio.sleep(RETRY_AFTER_S)
-            elif connection.ended_s >= measure_from_s:
+                continue
+            flow.responses += 1
+            if connection.ended_s >= measure_from_s:
                 flow.latencies_ms.append((connection.ended_s - connection.sent_s) * 1000)
         flow.failed += 1
 

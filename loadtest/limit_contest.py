@@ -155,7 +155,7 @@ def scene_of(seed: int) -> Scene:
             share = part / sum(each for each, _ in kinds) if user == "greedy" else 1.0
             time = draw.choice(("exp(%.3fms)", "lognormal(%.3fms, 0.5)", "%.3fms"))
             flows.append(
-                f"- {{name: {user}-{number}, user: {user}, request: GET /things{number}/a,"
+                f"- {{name: {user}-{number}, user: {user}, request: GET /{'abcd'[number]}/x,"
                 f" serviceTime: '{time % (size * scale)}',"
                 f" clients: {max(1, round(count * share))}}}"
             )

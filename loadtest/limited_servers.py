@@ -2,9 +2,13 @@
 
     python -m loadtest.limited_servers cpu --port 8001 --cpu-ms 4
     python -m loadtest.limited_servers postgres --port 8001 --socket /run/postgresql/.s.PGSQL.5432
+    python -m loadtest.limited_servers places --port 8001 --places 16 --time-ms 40 --then 60:8
 
 `cpu` is a program on one core: each request takes so much CPU time there.  `postgres` is a small
-API before a PostgreSQL server, with one connection to it for each request under way.
+API before a PostgreSQL server, with one connection to it for each request under way.  `places`
+serves so many requests at once, and has others wait; with more under way it may become slower
+(`--overload`, an exponent), and have other places some seconds after its first request (`--then`).
+A request with `heavy` in its path takes 20 times as long.
 """
 
 from __future__ import annotations
@@ -12,6 +16,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
+import heapq
+import math
+import random
 import struct
 import time
 from typing import TYPE_CHECKING
@@ -80,6 +87,41 @@ def postgres_handler(path: str, rows: int) -> Handler:
     return respond
 
 
+def places_handler(options: argparse.Namespace) -> Handler:
+    """A server whose places come free in the order of arrival; service times are exponential."""
+    places, under_way = options.places, 0
+    free_at_s: list[float] = [0.0] * places
+    draw = random.Random(1)  # noqa: S311  the same load each time
+    begun_s = 0.0
+    change_s, later = options.then
+
+    async def respond(request: web.Request) -> web.Response:
+        nonlocal places, under_way, begun_s
+        now_s = time.monotonic()
+        begun_s = begun_s or now_s
+        if now_s - begun_s >= change_s and places != later:
+            places = later
+            free_at_s[:] = sorted(free_at_s)[:places] + [now_s] * (places - len(free_at_s))
+        under_way += 1
+        mean_s = options.time_ms / 1000 * (20 if "heavy" in request.path else 1)
+        slower = max(1.0, under_way / places) ** (options.overload - 1)
+        heapq.heapify(free_at_s)
+        until_s = max(now_s, free_at_s[0]) + draw.expovariate(1 / mean_s) * slower
+        heapq.heapreplace(free_at_s, until_s)
+        try:
+            await asyncio.sleep(until_s - now_s)
+        finally:
+            under_way -= 1
+        return web.Response(text="{}")
+
+    return respond
+
+
+def change(text: str) -> tuple[float, int]:
+    after_s, _, places = text.partition(":")
+    return float(after_s), int(places)
+
+
 def cpu_handler(cpu_ms: float) -> Handler:
     rounds = rounds_of(cpu_ms)
 
@@ -92,15 +134,21 @@ def cpu_handler(cpu_ms: float) -> Handler:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=("cpu", "postgres"))
+    parser.add_argument("kind", choices=("cpu", "postgres", "places"))
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--cpu-ms", type=float, default=4.0)
     parser.add_argument("--socket", default="")
     parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--places", type=int, default=16)
+    parser.add_argument("--time-ms", type=float, default=40.0)
+    parser.add_argument("--overload", type=float, default=1.0)
+    parser.add_argument("--then", type=change, default=(math.inf, 0), metavar="SECONDS:PLACES")
     options = parser.parse_args()
     handler = cpu_handler(options.cpu_ms)
     if options.kind == "postgres":
         handler = postgres_handler(options.socket, options.rows)
+    elif options.kind == "places":
+        handler = places_handler(options)
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
     uvloop.install()

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from apfproxy.base.transitions import Event
 from apfproxy.flowcontrol.distress import Distress
-from apfproxy.flowcontrol.load_curve import LoadCurve, Sample, knee_index, smoothed
+from apfproxy.flowcontrol.load_curve import SURE, LoadCurve, Sample, knee_index, smoothed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +55,11 @@ LONGEST_PAUSE_S: Final = 6.0
 FREE_PART: Final = 0.75
 """A knee at less of the concurrency is below it, if the last few samples have it so."""
 SURE_SAMPLES: Final = 3
+FREE_STEP: Final = 0.7
+"""The part of its concurrency that is tried where nothing waits, and nothing is known of less."""
+LEAST_ASKED: Final = 3.0
+SURE_OF_SEARCH: Final = 0.09
+"""As `SURE` while the knee is sought: noise must not end the way down from far above."""
 A_SEAT: Final = 1.3
 """Between concurrencies that differ by so much at most no other one is sought."""
 LOADED: Final = 0.8
@@ -196,6 +201,7 @@ class LimitFinder:
         self._reach = 1.0  # seats in use over the limit, while requests wait
         self._at_home: Sample | None = None
         self._probes = 0
+        self._is_free_probe = False
         # What was asked for at a time while nothing waited
         self._asked = math.inf
         self._asked_until_s = 0.0
@@ -357,7 +363,9 @@ class LimitFinder:
 
     def _decide(self, sample: Sample, *, is_binding: bool) -> None:
         points = smoothed(self.curve.points(self._now_s))
-        index = knee_index(points, self.settings.target)
+        is_searching = self.state is FinderState.SEARCHING
+        sure = SURE_OF_SEARCH if is_searching else SURE
+        index = knee_index(points, self.settings.target, sure)
         knee = points[index].concurrency
         # Less is asked for than the server can do: there is no reason to take any of it away.
         is_free = not is_binding and sample.concurrency < 0.9 * self.limit * self._reach
@@ -372,7 +380,7 @@ class LimitFinder:
             return
         limit, reason = self._next(points, index, is_binding=is_binding)
         is_next_far = reason in (MORE, LESS)
-        if self.state is FinderState.SEARCHING:
+        if is_searching:
             if limit:
                 self._is_down_first = False
                 self._set(limit, reason)
@@ -387,11 +395,10 @@ class LimitFinder:
                 self._search(is_down_first=False)
                 self._set(limit, reason)
             else:
+                is_free = is_free or (self._is_free_probe and not is_other)
                 self._hold(knee if is_other else self._home, is_free=is_free)
         elif is_free:
-            if self._now_s >= self._probe_s and is_loaded(points, index):
-                self._search(is_down_first=True)
-                self._set(max(knee / self._step, self.settings.least * self._reach), LESS)
+            self._look_below(points, index, sample)
         elif self._now_s >= self._probe_s:
             self._probe(has_too_much=is_loaded(points, index))
         elif is_other and not is_next_far:
@@ -400,6 +407,21 @@ class LimitFinder:
                 self._hold(knee, is_free=False)
         else:
             self._disagreements = 0
+
+    def _look_below(self, points: list[Point], index: int, sample: Sample) -> None:
+        """Have fewer seats where nothing waits, and yet the server may have too much."""
+        if self._now_s < self._probe_s:
+            return
+        if is_loaded(points, index):
+            self._search(is_down_first=True)
+            knee = points[index].concurrency
+            self._set(max(knee / self._step, self.settings.least * self._reach), LESS)
+        elif points[0].concurrency > FREE_PART * sample.concurrency >= LEAST_ASKED:
+            # About the same was asked for all the time, which says nothing of less.
+            self.state = PROBE[self.state]
+            self._is_free_probe = True
+            self._home = sample.concurrency
+            self._set(FREE_STEP * sample.concurrency, PROBED)
 
     def _next(self, points: list[Point], index: int, *, is_binding: bool) -> tuple[float, Reason]:
         """The concurrency to look at next, and why; 0 if the knee is known."""
@@ -428,6 +450,7 @@ class LimitFinder:
         return 0.0, HELD
 
     def _hold(self, knee: float, *, is_free: bool) -> None:
+        self._is_free_probe = False
         if self.state is not FinderState.HOLDING:
             self.state = FOUND[self.state]
             self._probe_s = self._now_s + self._pause_s

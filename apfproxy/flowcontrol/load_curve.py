@@ -48,8 +48,8 @@ MOST_SURPRISE: Final = 3.0
 """No sample's surprise counts for more: this, or so many times what is usual."""
 SPEED_S: Final = 4.0
 """For about so long a server stays slower or faster than usual."""
-SURE: Final = 0.03
-"""No error of a point makes for less concurrency by more than this part of the goodput."""
+SURE: Final = 0.04
+"""An error of a point makes for less concurrency by this part of the goodput at most."""
 
 
 @dataclass(slots=True)
@@ -305,16 +305,16 @@ def smoothed(points: Iterable[Point]) -> list[Point]:
     return found + points[top + 1 :]
 
 
-def knee_index(points: Sequence[Point], target: float) -> int:
+def knee_index(points: Sequence[Point], target: float, sure: float = SURE) -> int:
     """The index of the least concurrency with this part of the highest goodput.
 
     Goodput counts as high as its error leaves open where that makes for less concurrency.
     """
-    highest = max(each.goodput * (1 - min(each.error, SURE)) for each in points)
+    highest = max(each.goodput * (1 - min(each.error, sure)) for each in points)
     return next(
         index
         for index, each in enumerate(points)
-        if each.goodput * (1 + min(each.error, SURE)) >= target * highest
+        if each.goodput * (1 + min(each.error, sure)) >= target * highest
     )
 
 

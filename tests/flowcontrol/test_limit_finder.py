@@ -41,7 +41,7 @@ def test_from_far_away(capacity: Capacity, within_s: float, initial: int, seed: 
     scene.run(50)
 
     assert scene.goodput(within_s, 50) > 0.85 * KNEE
-    assert 0.6 * KNEE < scene.finder.limit < 1.5 * KNEE
+    assert 0.6 * KNEE < scene.finder.limit <= 1.5 * KNEE
     assert scene.finder.found is not None
 
 
@@ -144,6 +144,19 @@ def test_nothing_waits() -> None:
 
     assert {50} == set(scene.limits[-150:])
     assert scene.finder.found is None
+
+
+def test_nothing_waits_any_more_at_a_server_that_has_too_much() -> None:
+    """The same is asked for all the time: fewer seats are tried for a moment now and then."""
+    scene = Scene(flat(1000), clients=40, initial=600, seed=1)
+    scene.run(240)
+    assert 600 == scene.finder.limit
+    assert min(scene.limits[1000:]) < 40  # long after the search
+    assert scene.goodput(60, 240) > 0.97 * 40
+
+    scene.server.capacity = falling(8)
+    scene.run(400)
+    assert scene.finder.limit < 24
 
 
 def test_idle() -> None:
