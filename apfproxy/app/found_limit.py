@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.1
 STALE_S = 5.0
-DISTRESS = (429, 503, 504)
 ABSENCE = (UpstreamFailure.CONNECT, UpstreamFailure.TLS)
 """Failures of a server that is not there, or not to be used: no limit changes that."""
 
@@ -182,10 +181,8 @@ class FoundLimit:
         finder.adopt(min(max(finder.limit, least), most))
 
     def _all_distress(self) -> int:
-        return sum(
-            each.telling
-            - sum(each.failures[failure] for failure in ABSENCE)
-            + sum(each.answers.get(status, 0) for status in DISTRESS)
+        return self.meter.distress + sum(
+            each.telling - sum(each.failures[failure] for failure in ABSENCE)
             for each in (self._counters.unattributed, *self._counters.endpoints.values())
         )
 

@@ -23,6 +23,8 @@ MOST_NAMES: Final = 1024
 """Paths whose names are kept, since a name takes as long to make as all else."""
 DIGIT: Final = re.compile(r"\d")
 NS_PER_S: Final = 1_000_000_000
+DISTRESS: Final = frozenset({429, 503, 504})
+"""Statuses by which a server says that it has too much to do."""
 TELLING_NS: Final = 5 * NS_PER_S
 """A request that may take less time tells nothing of the server if it is cut off."""
 
@@ -31,9 +33,14 @@ OTHERS: Final[LoadClass] = ("", "", 0)
 
 
 class LoadMeter:
-    """Holds the responses since the last `take`, by class."""
+    """Holds the responses since the last `take`, by class.
+
+    Attributes:
+        distress: Responses with a status of distress, ever.
+    """
 
     def __init__(self) -> None:
+        self.distress = 0
         self._taken: dict[LoadClass, list[int]] = {}  # seats, seats times nanoseconds
         self._known: dict[LoadClass, int] = {}  # the take that had responses of it last
         self._takes = 0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from apfproxy.authn.authenticator import FOREVER_NS, Refusal
 from apfproxy.base.faults import Part, contained, guarded, report
 from apfproxy.base.tasks import spawn
-from apfproxy.flowcontrol.load_meter import TELLING_NS
+from apfproxy.flowcontrol.load_meter import DISTRESS, TELLING_NS
 from apfproxy.flowcontrol.observed_passage import ObservedPassage
 from apfproxy.flowcontrol.passage import ABANDONED, Passage
 from apfproxy.flowcontrol.ticket import RejectReason
@@ -577,13 +577,15 @@ class Exchange(PoolWaiter):
     def _measure(self, load_meter: LoadMeter, relay: Relay, now_ns: int) -> None:
         """Count a response of which the server limit can be learned.
 
-        Not one that was repeated, whose time is that of two servers.
+        One that was repeated took the time of two servers.
         """
         request, status = self.request, relay.status
-        if request.is_long_running or not self.may_repeat or relay.slow_level:
+        if request.is_long_running:
             return
         seats = self.passage.limited_seats
-        if seats and status < 500 and status != 429:
+        if seats and status in DISTRESS:
+            load_meter.distress += 1
+        elif seats and status < 500 and self.may_repeat and not relay.slow_level:
             load_meter.add(request.attributes, relay.body_bytes, seats, now_ns - self.sent_ns)
 
     def finish(self, relay: Relay, event: states.ExchangeEvent, reason: str, why: str = "") -> None:

@@ -25,6 +25,7 @@ from tests.proxy.fakes import (
     GET,
     LIST,
     LOG,
+    OBJECTS,
     OK,
     POST,
     WATCH,
@@ -503,6 +504,32 @@ def test_responses_that_a_limit_is_found_from(
     bench.end(client)
 
     assert ({} if expected is None else {expected: (1.0, 2.0)}) == meter.take()
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "distress"),
+    [
+        *((GET, code, 1) for code in (429, 503, 504)),
+        *((GET, code, 0) for code in (404, 500)),
+        *((request, 503, 0) for request in (WATCH, LOG)),
+    ],
+)
+def test_responses_of_distress(bench: Bench, request_: bytes, code: int, distress: int) -> None:
+    """Those of requests that the limit does not hold back say nothing of it."""
+    meter = bench.context.load_meter = LoadMeter()
+    bench.ask(request_)
+    bench.send(bench.upstreams[0], b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % code)
+
+    assert distress == meter.distress
+
+
+def test_exempt_responses_tell_of_no_distress(bench: Bench) -> None:
+    bench.apply(OBJECTS.replace(b"Configuration: {name: queued}", b"Configuration: {name: exempt}"))
+    meter = bench.context.load_meter = LoadMeter()
+    bench.ask(GET)
+    bench.send(bench.upstreams[0], b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n")
+
+    assert 0 == meter.distress
 
 
 def test_no_limit_is_found_from_what_two_servers_took(bench: Bench) -> None:
