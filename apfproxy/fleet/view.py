@@ -24,7 +24,8 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         used: What its requests hold.
         demand: What they hold and wait for, by the name of the level.
         age_s: Seconds since its last beat was seen here.
-        is_alike: Whether it has the same limit and the same priority levels as this one.
+        is_alike: Whether it has the same limit, unless that is found, and the same priority levels
+            as this one.
         lease_s: Seconds without a beat after which the others take back its claim; 0 if unknown.
         state: That of its lease, of a worker on the pages of all; else "".
     """
@@ -82,6 +83,7 @@ class FleetView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def member_views(ledger: Ledger, own: Report, now_s: float, age_s: float) -> tuple[MemberView, ...]:
     """The members as a ledger knows them, by key; the own one wrote `age_s` ago."""
+    finds_limit = ledger.assumed is not None  # only the leader names it, the others their bounds
     members = [
         MemberView(
             key=ledger.key,
@@ -106,7 +108,8 @@ def member_views(ledger: Ledger, own: Report, now_s: float, age_s: float) -> tup
             used=each.entry.used,
             demand=dict(each.entry.demand),
             age_s=now_s - each.since_s,
-            is_alike=(each.entry.limit, each.entry.configuration) == (own.limit, own.configuration),
+            is_alike=each.entry.configuration == own.configuration
+            and (finds_limit or each.entry.limit == own.limit),
             lease_s=each.lease_s,
         )
         for key, each in ledger.others.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from apfproxy.fleet.ledger import FAILED_PART, HELD, LeaseState, Report
 from apfproxy.fleet.record import MAX_MEMBERS, VERSION, Member, Record, RecordFullError
+from apfproxy.fleet.view import member_views
 from tests.fleet.world import LEASE_S, LEVELS, World, claims
 
 if TYPE_CHECKING:
@@ -112,6 +114,21 @@ def test_the_limit_that_the_last_one_found_stays_while_none_names_one() -> None:
         look(world, each)
 
     assert 7 == one.ledger.limit == other.ledger.limit
+
+
+def test_only_limits_that_are_named_make_members_unlike() -> None:
+    """Where the limit is found, the leader names it, and the others say their bounds."""
+    world, (one, other) = settled(False, False)
+    one.limit = 7
+    for each in (one, other):
+        look(world, each)
+    ledger, report = other.ledger, other.report()
+
+    assert not all(member.is_alike for member in member_views(ledger, report, 0.0, 0.0))
+    ledger.assumed = 7
+    assert all(member.is_alike for member in member_views(ledger, report, 0.0, 0.0))
+    unlike = dataclasses.replace(report, configuration="other")
+    assert not all(member.is_alike for member in member_views(ledger, unlike, 0.0, 0.0))
 
 
 def test_seats_go_where_they_are_wanted() -> None:
