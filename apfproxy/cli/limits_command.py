@@ -167,8 +167,10 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
     shared = summary.shared_limit
     whole = "in all"
     if shared is not None:
-        members = "several" if summary.members is None else summary.members
-        whole = f"now, of {shared} that {members} members share"
+        members = "several members share"
+        if summary.members is not None:
+            members = f"{counted(summary.members, 'member')} share{'s' * (summary.members == 1)}"
+        whole = f"now, of {shared} that {members}"
     yield f"{counted(summary.server_concurrency_limit, 'seat')} {whole} ({where})"
     if summary.found_limit is not None:
         yield fitted(limit_text(summary.found_limit, time.time()))
