@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.support.http_server import Handler
 
 SERVER = Address(host="127.0.0.1", port=8000)
-KNEE, SERVICE_S = 8, 0.03
+KNEE, SERVICE_S = 8, 0.1
 
 
 @pytest.fixture(autouse=True)
