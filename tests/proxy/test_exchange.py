@@ -515,7 +515,7 @@ def test_responses_that_a_limit_is_found_from(
     ],
 )
 def test_responses_of_distress(bench: Bench, request_: bytes, code: int, distress: int) -> None:
-    """Those of requests that the limit does not hold back say nothing of it."""
+    """Requests that the limit does not hold back say nothing of it."""
     meter = bench.context.load_meter = LoadMeter()
     bench.ask(request_)
     bench.send(bench.upstreams[0], b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % code)
