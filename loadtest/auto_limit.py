@@ -229,7 +229,13 @@ async def measure_limit(
         await asyncio.gather(watching, return_exceptions=True)
     rate = sum(flow.per_s(seconds) for flow in flows)
     of_seconds = [after - before for before, after in pairwise([0, *counts])]
-    latencies_ms = flows[1].latencies_ms[: before_change[0]]
+    latencies_ms = flows[1].latencies_ms
+    if lead_in_s + seconds > CHANGE_S:
+        latencies_ms = latencies_ms[: before_change[0]]
+    if not latencies_ms:
+        raise LoadTestError(
+            f"no response to the modest user within {seconds:.0f} s: measure longer"
+        )
     return Measured(rate, percentile(latencies_ms, 99), limits, of_seconds)
 
 
