@@ -79,6 +79,10 @@ def test_another_capacity(shape: Callable[[float], Capacity], before: int, after
     assert scene.goodput(45, 70) > 0.8 * after
 
 
+def slowed(speed: float) -> Capacity:
+    return lambda count: speed * flat(KNEE)(count)
+
+
 @pytest.mark.parametrize("initial", [KNEE // 10, KNEE * 10])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_server_with_neighbours(initial: int, seed: int) -> None:
@@ -88,7 +92,7 @@ def test_server_with_neighbours(initial: int, seed: int) -> None:
     offered = at_s = 0.0
     while at_s < 90:
         speed, lasts_s = draw.choice((0.4, 0.7, 1.0, 1.0)), draw.expovariate(0.7)
-        scene.server.capacity = lambda count, speed=speed: speed * flat(KNEE)(count)
+        scene.server.capacity = slowed(speed)
         if at_s > 30:
             offered += speed * KNEE * lasts_s
         at_s += lasts_s
