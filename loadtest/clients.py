@@ -159,10 +159,9 @@ async def drive(
     measure_from_s = monotonic() + lead_in_s
 
     async def ask(flow: Flow, connection: Connection) -> None:
-        request = request_for(flow, port)
         # Half of the lead-in is for the queues to fill.
         await asyncio.sleep(random.random() * lead_in_s / 2)  # noqa: S311
-        while status := await connection.ask(request):
+        while status := await connection.ask(request_for(flow, port)):
             if status != OK:
                 flow.rejected += status == 429
                 flow.failed += status != 429
