@@ -93,19 +93,21 @@ class Measured(NamedTuple):
 
     Attributes:
         rate: Responses a second.
-        limits: As they were seen, five a second.
+        limits: Seconds since the begin and the limit then, some five a second.
         seconds: Responses of each second, those of the lead-in included.
         p99_ms: Of the modest user in the measured time, but not after `CHANGE_S`.
     """
 
     rate: float
     p99_ms: float
-    limits: list[int]
+    limits: list[tuple[float, int]]
     seconds: list[int]
 
     @property
     def deviation(self) -> float:
-        return statistics.pstdev(self.limits) / statistics.mean(self.limits)
+        """The standard deviation of the learned limit, over its mean."""
+        limits = [limit for at_s, limit in self.limits if LEARNED_S <= at_s < CHANGE_S]
+        return statistics.pstdev(limits) / statistics.mean(limits)
 
     def recovers_s(self, change_s: int, least: float) -> int | str:
         """Seconds after a change until three in a row have so many responses in the mean."""
@@ -206,7 +208,7 @@ async def measure_limit(
         settings += f", autoLimit: {{initial: {initial}, min: 1}}"
     proxy = Proxy(directory, [upstream], settings=settings + "}\n", arguments=["--preset", "http"])
     flows = flows or [Flow("greedy", GREEDY), Flow("modest", MODEST)]
-    limits: list[int] = []
+    limits: list[tuple[float, int]] = []
     counts: list[int] = []
     before_change = [0]
 
@@ -218,9 +220,8 @@ async def measure_limit(
             counts.extend([sum(flow.responses for flow in flows)] * (int(now_s) - len(counts)))
             if now_s < CHANGE_S:
                 before_change[0] = len(flows[1].latencies_ms)
-            if now_s >= lead_in_s:
-                found = await read_limits(proxy.admin_port)
-                limits.append(found["serverConcurrencyLimit"])
+            found = await read_limits(proxy.admin_port)
+            limits.append((round(now_s, 1), found["serverConcurrencyLimit"]))
 
     with proxy:
         watching = asyncio.create_task(watch())
@@ -263,7 +264,7 @@ async def measure_server(
         rate = auto.rate / statistics.mean(x.rate for x in beside)
         p99 = auto.p99_ms / statistics.mean(x.p99_ms for x in beside)
         TABLE.row(
-            name, start, auto.rate, rate, auto.p99_ms, p99, auto.limits[-1], auto.deviation
+            name, start, auto.rate, rate, auto.p99_ms, p99, auto.limits[-1][1], auto.deviation
         )  # fmt: skip
         found[start] = auto._asdict() | {"beside": [x._asdict() for x in beside]}
         wrong += judged(f"{name}, {start}", rate, p99)
@@ -300,18 +301,16 @@ def measure_seed(seed: int, directory: Path) -> tuple[dict[str, object], list[st
             return asyncio.run(measuring)
 
     best = run("fixed", 30, fixed=places)
-    found: dict[str, object] = {"fixed": best._asdict()}
+    found: dict[str, object] = {"places": (places, then), "fixed": best._asdict()}
     wrong = []
     for initial in (max(1, places // 10), 10 * places):
         changing = ["--then", f"{CHANGE_S}:{then}"]
         each = run(f"{initial}", LASTS_S - LEARNED_S, *changing, initial=initial)
-        learned, changed = int(LEARNED_S), int(CHANGE_S - LEARNED_S)
-        of_best = statistics.mean(each.seconds[learned:CHANGE_S]) / best.rate
+        of_best = statistics.mean(each.seconds[int(LEARNED_S) : CHANGE_S]) / best.rate
         recovers = each.recovers_s(CHANGE_S, LEAST_GOODPUT * best.rate * then / places)
-        before = each._replace(limits=each.limits[: 5 * changed])
         p99 = each.p99_ms / best.p99_ms
         SEEDS_TABLE.row(
-            seed, places, then, overload, initial, of_best, p99, recovers, before.deviation
+            seed, places, then, overload, initial, of_best, p99, recovers, each.deviation
         )  # fmt: skip
         found[f"{initial}"] = each._asdict()
         wrong += judged(f"seed {seed}, {initial}", of_best, p99)
