@@ -161,7 +161,7 @@ class FoundLimit:
         most = self._most
         leaders = [_rank(key, entry) for key, entry in others.items() if entry.limit < most]
         if leaders and not self.is_leading:
-            self.finder.adopt(ledger.limit)
+            self.finder.adopt(self._loop.time(), ledger.limit)
         if self.is_leading:
             self.is_leading = all(rank < each for each in leaders)
         elif all(rank < _rank(key, entry) for key, entry in others.items()):
@@ -178,7 +178,7 @@ class FoundLimit:
         least = min(self._least, most)
         if most != finder.settings.most:
             finder.settings = dataclasses.replace(finder.settings, most=most, least=least)
-        finder.adopt(min(max(finder.limit, least), most))
+        finder.adopt(self._loop.time(), min(max(finder.limit, least), most))
 
     def _all_distress(self) -> int:
         return self.meter.distress + sum(

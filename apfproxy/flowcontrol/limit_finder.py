@@ -66,6 +66,8 @@ LOADED: Final = 0.8
 """The part of its goodput for each request from which down a server has more than it should."""
 ASKED_S: Final = 30.0
 """For so long no more is expected to be asked for than was while nothing waited."""
+LONGEST_LOOK_S: Final = 1.0
+"""After a longer time the proxy itself stood still, which tells nothing of the server."""
 LEAST_SAMPLE_S: Final = 0.3
 LEAST_RESPONSES: Final = 8
 FEW_S: Final = 5.0
@@ -213,6 +215,9 @@ class LimitFinder:
         if load.duration_s <= 0:
             return
         self._now_s = now_s
+        if load.duration_s > LONGEST_LOOK_S:
+            self._sample = None
+            return
         self._seats += 0.3 * (load.seats - self._seats)
         responses = sum(count for count, _ in load.responses.values())
         if responses:
@@ -232,8 +237,9 @@ class LimitFinder:
             return
         self._gather(load, responses)
 
-    def adopt(self, limit: int) -> None:
+    def adopt(self, now_s: float, limit: int) -> None:
         """Have a limit that was found elsewhere; what was seen here stays."""
+        self._now_s = now_s
         if limit == self.limit:
             return
         self._search(is_down_first=False)
@@ -445,8 +451,10 @@ class LimitFinder:
             return min(most, max(knee * self._step, knee + 1)), MORE
         if self._now_s < self._asked_until_s:
             most = min(most, self._asked)
-        if is_binding and top < min(most, 1.7 * knee) - 0.5:
-            return min(most, max(2 * knee, knee + 1)), ABOVE
+        # With a low target the knee is far below the most that the server does.
+        above = knee / self.settings.target
+        if is_binding and top < min(most, 1.7 * above) - 0.5:
+            return min(most, max(2 * above, knee + 1)), ABOVE
         return 0.0, HELD
 
     def _hold(self, knee: float, *, is_free: bool) -> None:

@@ -156,7 +156,7 @@ async def test_limit_that_is_found() -> None:
             cluster.controller.server_concurrency_limit,
         )
 
-        found.finder.adopt(77)
+        found.finder.adopt(0.0, 77)
         await change(server_concurrency_limit=AUTO_SEATS, suggested_objects=False)
         assert (found, 77) == (cluster.found_limit, cluster.controller.server_concurrency_limit)
         narrow = AutoLimitSettings(max=50)

@@ -105,8 +105,9 @@ class Scene:
         most: int = 1000,
         is_observing: bool = False,
         seed: int = 1,
+        target: float = 0.97,
     ) -> None:
-        settings = FinderSettings(least, most, initial, 0.97)
+        settings = FinderSettings(least, most, initial, target)
         self.finder = LimitFinder(settings, is_observing=is_observing)
         self.server = SlowServer(capacity)
         self.fixed: int | None = None  # the limit in force, if not the finder's

@@ -280,17 +280,43 @@ def test_limit_of_another_member() -> None:
     scene = Scene(flat(KNEE))
     scene.run(20)
     finder = scene.finder
-    finder.adopt(finder.limit)
+    finder.adopt(20.0, finder.limit)
     assert ADOPTED.kind != finder.decisions[-1].kind
 
-    finder.adopt(5000)  # its bounds may be others
+    finder.adopt(20.0, 5000)  # its bounds may be others
     assert 5000 == finder.limit
     assert ADOPTED.kind == finder.decisions[-1].kind
     assert finder.found is None
 
-    finder.adopt(KNEE)
+    finder.adopt(20.0, KNEE)
     scene.run(40)
     assert scene.goodput(25, 40) > 0.85 * KNEE
+
+
+def test_limit_of_another_member_before_the_first_look() -> None:
+    finder = LimitFinder(FinderSettings(2, 1000, 50, 0.97))
+    finder.adopt(7.0, 20)
+    assert 7.0 == finder.decisions[-1].at_s
+
+
+def test_a_proxy_that_stood_still() -> None:
+    """After a pause of its own one look has the responses of some seconds: it tells nothing."""
+    scene = Scene(flat(KNEE))
+    scene.run(40)
+    before = scene.finder.limit
+    scene.finder.look(48.0, Load(8.0, 20.0, True, {GETS: (20.0, 20.0 * 8.0)}))
+
+    assert before == scene.finder.limit
+    assert FinderState.SEARCHING is not scene.finder.state
+
+
+@pytest.mark.parametrize("initial", [2, 200])
+def test_low_target(initial: int) -> None:
+    """Half of what the server does is not half of what it did at the least limits."""
+    scene = Scene(flat(40), clients=250, initial=initial, target=0.5)
+    scene.run(60)
+
+    assert 12 <= scene.finder.limit <= 36
 
 
 def test_bounds() -> None:
@@ -323,7 +349,7 @@ def test_seats_per_fleet() -> None:
 def test_decisions_are_bounded() -> None:
     finder = LimitFinder(FinderSettings(2, 1000, 50, 0.97))
     for limit in range(2, 40):
-        finder.adopt(limit)
+        finder.adopt(0.0, limit)
 
     assert [*range(40 - KEPT_DECISIONS, 40)] == [each.limit for each in finder.decisions]
 
