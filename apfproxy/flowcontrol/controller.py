@@ -138,6 +138,7 @@ class Classification:
         self.priority_level_uid = route.level.uid
         self.level = route.level
         self.limits = route.limits
+        self.stream_seats = route.stream_seats
         self.flow = flow
         self.generation = generation
 
@@ -163,6 +164,7 @@ class Route:
         self.configuration = level.configuration
         self.counters = counters  # None until the first request comes
         self.limits = limits
+        self.stream_seats = checked.additions.stream_seats or level.additions.stream_seats
         is_limited = limits is not None and (
             limits.rate is not None or limits.long_running_limit is not None
         )

@@ -146,17 +146,9 @@ class FlowLimits:
                 f"priority level {self._level!r}, where FlowSchema {self._flow_schema!r} leads,"
                 f" rejects all requests ({additions.BAN})",
             )
-        limit = self.long_running_limit
-        count = 0
-        if is_long_running and limit is not None:
-            count = self.long_running.get(flow, 0)
-            if count >= limit:
-                return Refusal(
-                    RejectReason.LONG_RUNNING,
-                    f"the flow has {counted(count, 'long-running request')} under way, and"
-                    f" FlowSchema {self._flow_schema!r} allows {limit}"
-                    f" ({additions.LONG_RUNNING_LIMIT}); end one of them",
-                )
+        is_counted = is_long_running and self.long_running_limit is not None
+        if is_counted and (refusal := self._long_running_refusal(flow)) is not None:
+            return refusal
         rate = self.rate
         if rate is not None:
             missing_ns = rate.take(flow, now_ns)
@@ -168,9 +160,30 @@ class FlowLimits:
                     f" ({additions.REQUEST_RATE}); try again later",
                     math.ceil(missing_ns / _NS_PER_S),
                 )
-        if is_long_running and limit is not None:
-            self.long_running[flow] = count + 1
+        if is_counted:
+            self._take_place(flow)
         return None
+
+    def begin_stream(self, flow: str) -> Refusal | None:
+        """Count a response that lasts as a long-running request, until `release`, or reject it."""
+        refusal = self._long_running_refusal(flow)
+        if refusal is None:
+            self._take_place(flow)
+        return refusal
+
+    def _long_running_refusal(self, flow: str) -> Refusal | None:
+        limit, count = self.long_running_limit, self.long_running.get(flow, 0)
+        if limit is None or count < limit:
+            return None
+        return Refusal(
+            RejectReason.LONG_RUNNING,
+            f"the flow has {counted(count, 'long-running request')} under way, and"
+            f" FlowSchema {self._flow_schema!r} allows {limit}"
+            f" ({additions.LONG_RUNNING_LIMIT}); end one of them",
+        )
+
+    def _take_place(self, flow: str) -> None:
+        self.long_running[flow] = self.long_running.get(flow, 0) + 1
 
     def foreseen_reason(
         self, flow: str, now_ns: int, *, is_long_running: bool

@@ -29,6 +29,7 @@ from mypy_extensions import mypyc_attr
 from apfproxy.flowcontrol.passage import ABANDONED, DONE, EXECUTING, NEW, WAITING, Passage
 
 if TYPE_CHECKING:
+    from apfproxy.flowcontrol.flow_limits import Refusal
     from apfproxy.flowcontrol.passage import FlowControl, RequestDigest, Waiter
 
 UNKNOWN: Final = -1
@@ -173,6 +174,11 @@ class ObservedPassage(Passage):
             super().release_seats(now_ns)
         else:
             self._need_no_more(now_ns)
+
+    def begin_stream(self, now_ns: int) -> Refusal | None:
+        """Give the seats back; a stream is never rejected, and so not counted."""
+        self.release_seats(now_ns)
+        return None
 
     def release(self, now_ns: int) -> None:
         self.through_ns = now_ns

@@ -362,6 +362,14 @@ class Passage:
         return self.seats if ticket is None else ticket.estimate.initial_seats
 
     @property
+    def longest_wait_ns(self) -> int:
+        """In its queue; where APIs are plain a request's time begins with its seats."""
+        assert self.classification is not None
+        return self.classification.level.longest_wait_ns(
+            self.digest.timeout_ns, is_in_all=not self.digest.attributes.is_plain
+        )
+
+    @property
     def has_seats(self) -> bool:
         return self.state is EXECUTING
 
@@ -413,7 +421,7 @@ class Passage:
         self.state = QUEUED[self.state]
         digest.kind.waiting.begin(result.arrived_ns)
         self._timer = control.clock.call_at(
-            result.arrived_ns + found.level.longest_wait_ns(digest.timeout_ns), self._on_wait_limit
+            result.arrived_ns + self.longest_wait_ns, self._on_wait_limit
         )
         return False
 
@@ -464,6 +472,20 @@ class Passage:
     def release_seats(self, now_ns: int) -> None:
         """Give the seats back, if it still has them; the request goes on."""
         self._give_back(SEATS_RELEASED, now_ns)
+
+    def begin_stream(self, now_ns: int) -> Refusal | None:
+        """Give the seats back for a response that may last; why not, where its flow has enough."""
+        found = self.classification
+        assert found is not None
+        limits = found.limits
+        if limits is not None and limits.long_running_limit is not None and self._place is None:
+            refusal = self.refusal = limits.begin_stream(found.flow.distinguisher)
+            if refusal is not None:
+                count_rejection(found.level.queue_set, found.flow.counters, refusal.reason)
+                return refusal
+            self._place = limits
+        self.release_seats(now_ns)
+        return None
 
     def leave_to_upstream(self, now_ns: int) -> None:
         """Give all back but the seats, which the upstream may need until `release`."""

@@ -178,6 +178,9 @@ class PriorityLevel:
             level_shares(self.configuration)[0],
         )
 
-    def longest_wait_ns(self, timeout_ns: int) -> int:
-        """The longest wait in a queue of a request that may take so long in all."""
-        return min(timeout_ns // WAIT_DIVISOR, self.additions.wait_limit_ns or MOST_WAIT_NS)
+    def longest_wait_ns(self, timeout_ns: int, *, is_in_all: bool = True) -> int:
+        """The longest wait in a queue of a request that may take so long, wait and all or after."""
+        limit_ns = self.additions.wait_limit_ns
+        if limit_ns is not None and not is_in_all:
+            return limit_ns
+        return min(timeout_ns // WAIT_DIVISOR, limit_ns or MOST_WAIT_NS)

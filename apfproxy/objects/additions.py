@@ -42,8 +42,9 @@ DISTINGUISHER = PREFIX + "distinguisher"
 REQUEST_RATE = PREFIX + "request-rate"
 REQUEST_BURST = PREFIX + "request-burst"
 LONG_RUNNING_LIMIT = PREFIX + "long-running-limit"
+STREAM_SEATS = PREFIX + "stream-seats"
 
-OF_LEVEL = (BAN, PRIORITY, WAIT_LIMIT)
+OF_LEVEL = (BAN, PRIORITY, STREAM_SEATS, WAIT_LIMIT)
 OF_FLOW_SCHEMA = (
     DISTINGUISHER,
     LONG_RUNNING_LIMIT,
@@ -51,10 +52,12 @@ OF_FLOW_SCHEMA = (
     MATCH_METHODS,
     REQUEST_BURST,
     REQUEST_RATE,
+    STREAM_SEATS,
 )
 
 MOST_WAIT_NS = 60_000_000_000
-"""No request waits longer in any case."""
+"""No request waits longer where its level does not say for how long."""
+MOST_WAIT_LIMIT_NS = 600_000_000_000
 MOST_REQUESTS = 1_000_000
 """Requests a second, at once, or long-running."""
 MOST_PRIORITY = 1000
@@ -228,10 +231,18 @@ class Distinguisher(msgspec.Struct, frozen=True):
     header: str = ""
 
 
+class StreamSeats(enum.Enum):
+    """Whether a response of unknown length has seats until it ends."""
+
+    HOLD = "hold"
+    RELEASE = "release"
+
+
 class LevelAdditions(msgspec.Struct, frozen=True):
     wait_limit_ns: int | None = None
     is_ban: bool = False
     priority: int | None = None
+    stream_seats: StreamSeats | None = None
     errors: tuple[FieldError, ...] = ()
 
 
@@ -249,6 +260,7 @@ class FlowSchemaAdditions(msgspec.Struct, frozen=True):
     request_burst: int = 0
     long_running_limit: int | None = None
     condition: Condition | None = None
+    stream_seats: StreamSeats | None = None
     errors: tuple[FieldError, ...] = ()
 
 
@@ -273,6 +285,7 @@ def _describe_level(additions: LevelAdditions) -> Iterator[str]:
             "Of the levels with a priority the greatest gets seats first; this one has"
             f" {additions.priority} ({PRIORITY}), and is sure of what its shares are of theirs."
         )
+    yield from _describe_streams(additions.stream_seats)
 
 
 def _describe_flow_schema(additions: FlowSchemaAdditions) -> Iterator[str]:
@@ -302,6 +315,14 @@ def _describe_flow_schema(additions: FlowSchemaAdditions) -> Iterator[str]:
         )
     if (limit := additions.long_running_limit) is not None:
         yield f"A flow may have {limit} long-running requests at once ({LONG_RUNNING_LIMIT})."
+    yield from _describe_streams(additions.stream_seats)
+
+
+def _describe_streams(stream_seats: StreamSeats | None) -> Iterator[str]:
+    if stream_seats is StreamSeats.HOLD:
+        yield f"A response of unknown length has its seats until it ends ({STREAM_SEATS})."
+    elif stream_seats is StreamSeats.RELEASE:
+        yield f"A response of unknown length gives its seats back at its begin ({STREAM_SEATS})."
 
 
 def decimal(number: float) -> str:
@@ -362,7 +383,8 @@ def read_level_additions(
         detail = "only with limited.nominalConcurrencyShares 0 and limitResponse.type Reject"
         reader.refuse(BAN, detail)
         is_ban = False
-    return LevelAdditions(wait_limit, is_ban, priority, tuple(reader.errors[:MOST_ERRORS]))
+    streams = reader.read(STREAM_SEATS, _stream_seats)
+    return LevelAdditions(wait_limit, is_ban, priority, streams, tuple(reader.errors[:MOST_ERRORS]))
 
 
 def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> FlowSchemaAdditions:
@@ -383,8 +405,9 @@ def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> Flo
     elif burst is None:
         burst = max(1, math.ceil(rate))
     distinguisher, condition = reader.read(DISTINGUISHER, _distinguisher), _condition(name, reader)
+    streams = reader.read(STREAM_SEATS, _stream_seats)
     errors = tuple(reader.errors[:MOST_ERRORS])
-    return FlowSchemaAdditions(distinguisher, rate, burst or 0, limit, condition, errors)
+    return FlowSchemaAdditions(distinguisher, rate, burst or 0, limit, condition, streams, errors)
 
 
 def _condition(name: str, reader: _Reader) -> Condition | None:
@@ -413,6 +436,12 @@ def _distinguisher(text: str) -> Distinguisher:
     return Distinguisher(DistinguisherKind.HEADER, header)
 
 
+def _stream_seats(text: str) -> StreamSeats:
+    if text not in ("hold", "release"):
+        raise ValueError("write hold, or release")
+    return StreamSeats(text)
+
+
 def _duration_ns(text: str) -> int:
     parts = _DURATION_PART.findall(text)
     return round(sum(float(number) * _NS_PER_UNIT[unit] for number, unit in parts))
@@ -438,5 +467,5 @@ _priority = partial(
 )
 _RATE_HINT = f"write requests per second, such as 20 or 0.5, from {LEAST_RATE} to {MOST_REQUESTS}"
 _rate = partial(_within, float, _RATE, LEAST_RATE, MOST_REQUESTS, _RATE_HINT)
-_DURATION_HINT = "write a duration such as 500ms, 5s or 1m, longer than 0s and at most 1m"
-_wait_limit_ns = partial(_within, _duration_ns, _DURATION, 1, MOST_WAIT_NS, _DURATION_HINT)
+_DURATION_HINT = "write a duration such as 500ms, 5s or 1m, longer than 0s and at most 10m"
+_wait_limit_ns = partial(_within, _duration_ns, _DURATION, 1, MOST_WAIT_LIMIT_NS, _DURATION_HINT)

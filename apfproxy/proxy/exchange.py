@@ -23,6 +23,7 @@ from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.http.request_fields import SIZED
 from apfproxy.http.response_head import ResponseError, ResponseHead, is_event_stream
 from apfproxy.http.upgrade import check_accept, switched
+from apfproxy.objects.additions import StreamSeats
 from apfproxy.proxy import exchange_state as states
 from apfproxy.proxy import own_responses, reasons
 from apfproxy.proxy.abandoned import AbandonedResponse
@@ -268,7 +269,8 @@ class Exchange(PoolWaiter):
                 return
             if self._is_recorded:
                 self._why = reasons.crowd_text(passage, itself=1)
-            client.deadline_ns = ticket.arrived_ns + self.request.timeout_ns
+            longest_ns = max(self.request.timeout_ns, 2 * passage.longest_wait_ns)
+            client.deadline_ns = ticket.arrived_ns + longest_ns
 
     def on_seats(self) -> None:
         ticket = self.passage.ticket
@@ -364,14 +366,36 @@ class Exchange(PoolWaiter):
         if found is not None and passage.ticket is not None and passage.refusal is None:
             found.level.failed_total += 1
 
-    def begin_flow(self, now_ns: int) -> None:
-        self._flow = BodyFlow(self.request.timeout_ns, now_ns, self._moved_bytes)
+    def begin_flow(self, now_ns: int, timeout_ns: int) -> None:
+        self._flow = BodyFlow(timeout_ns, now_ns, self._moved_bytes)
         self.client.deadline_ns = self._flow.next_look_ns(now_ns)
 
     @property
     def _moved_bytes(self) -> int:
         relay = self._relay
         return self.received_bytes + (0 if relay is None else relay.body_bytes)
+
+    def gives_stream_seats_back(self, head: ResponseHead) -> bool:
+        """Whether a response, which is not whole, lasts without seats.
+
+        Where objects do not say, an event stream does that a browser listens to; one that answers
+        a POST is work under way.
+        """
+        attributes, found = self.request.attributes, self.passage.classification
+        if found is None or not attributes.is_plain or not self.request.takes_seats:
+            return False
+        if found.stream_seats is None:
+            return attributes.verb == "get" and is_event_stream(head.lines)
+        return found.stream_seats is StreamSeats.RELEASE and head.length < 0
+
+    def begin_stream(self, now_ns: int) -> bool:
+        """Give the seats back for a response that lasts; else its client gets 429."""
+        if self.passage.begin_stream(now_ns) is not None:
+            self._refuse_seats()
+            return False
+        assert self._relay is not None
+        self._relay.upstream.release_seats()
+        return True
 
     def release_seats(self, now_ns: int) -> None:
         if self._relay is not None:
@@ -398,7 +422,7 @@ class Exchange(PoolWaiter):
             if is_whole:
                 self.client.deadline_ns = now_ns + request.answer_timeout_ns
             else:
-                self.begin_flow(now_ns)  # what flows may take any time
+                self.begin_flow(now_ns, request.timeout_ns)  # what flows may take any time
             return
         deadline_ns = 0
         if request.takes_seats and not (request.is_watch and is_whole):
@@ -820,6 +844,9 @@ class Relay(ResponseSink):
             exchange.count_failed()
         if exchange.trace is not None:
             exchange.trace.answered(status, now_ns)
+        is_stream = not is_whole and exchange.gives_stream_seats_back(head)
+        if is_stream and not exchange.begin_stream(now_ns):
+            return
         lines = exchange.response_lines(head, now_ns)
         client.send_response(request, head, lines, body, is_whole=is_whole)
         if request.upgrade is not None:
@@ -832,13 +859,10 @@ class Relay(ResponseSink):
         asked = exchange.request
         if asked.is_watch:
             self._start_watch(body)
-        elif asked.attributes.is_plain and is_event_stream(head.lines):
+        elif is_stream or not asked.takes_seats:
             client.deadline_ns = 0  # it may never end
-            exchange.release_seats(now_ns)
-        elif not asked.takes_seats:
-            client.deadline_ns = 0
         elif asked.attributes.is_plain:
-            exchange.begin_flow(now_ns)
+            exchange.begin_flow(now_ns, exchange.context.in_force.stream_idle_ns)
         else:
             client.deadline_ns = exchange.asked_ns + asked.timeout_ns
         if client.is_write_paused:

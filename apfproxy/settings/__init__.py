@@ -420,6 +420,7 @@ class UpstreamSettings(Record):
     idle_timeout_s: Annotated[float, duration(0.001)] = 60.0
     connect_timeout_s: Annotated[float, duration(0.001)] = 5.0
     answer_timeout_s: Annotated[float, duration(0.001)] = 60.0
+    stream_idle_timeout_s: Annotated[float, duration(0.001)] | None = None
     abandoned_wait_s: Annotated[float, duration(0, 86400)] = 0.0
     upgrades: UpgradeSettings = UpgradeSettings()
     slow_start_s: Annotated[float, duration(0, 3600)] = 10.0

@@ -411,7 +411,7 @@ def test_wrong_additions_do_not_count() -> None:
         (
             "PriorityLevelConfiguration 'a': metadata.annotations[apfproxy.io/wait-limit]: Invalid"
             ' value: "soon": write a duration such as 500ms, 5s or 1m, longer than 0s and at most'
-            " 1m; the addition does not count"
+            " 10m; the addition does not count"
         ),
         (
             "FlowSchema 's': metadata.annotations[apfproxy.io/request-rate]: Invalid value:"
@@ -431,6 +431,8 @@ def test_wrong_additions_do_not_count() -> None:
 def test_additions_count_as_long_as_objects_have_them() -> None:
     scene = Scene(level(wait_limit="5s"), schema())
     assert 5 * S == scene.level("a").longest_wait_ns(1 << 62)
+    assert 1 * S == scene.level("a").longest_wait_ns(4 * S)
+    assert 5 * S == scene.level("a").longest_wait_ns(4 * S, is_in_all=False)
     scene.commit(*BANNED)
     found = scene.classify()
     assert found.limits is not None

@@ -23,6 +23,7 @@ from apfproxy.objects.additions import (
     DistinguisherKind,
     FlowSchemaAdditions,
     LevelAdditions,
+    StreamSeats,
     describe,
     matches,
     parse_header,
@@ -89,6 +90,23 @@ DISTINGUISHERS = {
             id="priority",
         ),
         pytest.param(
+            QUEUING,
+            {"stream-seats": "hold", "wait-limit": "10m"},
+            LevelAdditions(wait_limit_ns=600_000_000_000, stream_seats=StreamSeats.HOLD),
+            "A request waits in its queue for 600 s at most (apfproxy.io/wait-limit)."
+            "\nA response of unknown length has its seats until it ends"
+            " (apfproxy.io/stream-seats).",
+            id="streams-of-a-level",
+        ),
+        pytest.param(
+            SCHEMA,
+            {"stream-seats": "release"},
+            FlowSchemaAdditions(stream_seats=StreamSeats.RELEASE),
+            "A response of unknown length gives its seats back at its begin"
+            " (apfproxy.io/stream-seats).",
+            id="streams-of-a-schema",
+        ),
+        pytest.param(
             BANNED,
             {"ban": "true"},
             LevelAdditions(is_ban=True),
@@ -148,7 +166,7 @@ def test_additions_are_read_and_described(
     assert sentences == "\n".join(describe(found.additions))
 
 
-DURATION = "write a duration such as 500ms, 5s or 1m, longer than 0s and at most 1m"
+DURATION = "write a duration such as 500ms, 5s or 1m, longer than 0s and at most 10m"
 RATE = "write requests per second, such as 20 or 0.5, from 0.001 to 1000000"
 COUNT = "write a whole number from 1 to 1000000"
 PRIORITY = "write a whole number from 1 to 1000; the greatest goes first"
@@ -168,18 +186,21 @@ HEADERS = {
 }
 NO_BAN = "only with limited.nominalConcurrencyShares 0 and limitResponse.type Reject"
 ONLY_QUEUE = "only with limitResponse.type Queue"
-OF_LEVELS = 'supported values: "apfproxy.io/ban", "apfproxy.io/priority", "apfproxy.io/wait-limit"'
+OF_LEVELS = (
+    'supported values: "apfproxy.io/ban", "apfproxy.io/priority", "apfproxy.io/stream-seats",'
+    ' "apfproxy.io/wait-limit"'
+)
 OF_SCHEMAS = (
     'supported values: "apfproxy.io/distinguisher", "apfproxy.io/long-running-limit",'
     ' "apfproxy.io/match-header", "apfproxy.io/match-methods", "apfproxy.io/request-burst",'
-    ' "apfproxy.io/request-rate"'
+    ' "apfproxy.io/request-rate", "apfproxy.io/stream-seats"'
 )
 
 
 @pytest.mark.parametrize(
     ("obj", "name", "value", "message"),
     [
-        *((QUEUING, "wait-limit", value, DURATION) for value in ("5", "0s", "61s", "-1s")),
+        *((QUEUING, "wait-limit", value, DURATION) for value in ("5", "0s", "601s", "-1s")),
         (REJECTING, "wait-limit", "5s", f"Forbidden: nothing waits there: {ONLY_QUEUE}"),
         (EXEMPT, "ban", "yes", 'Unsupported value: "yes": supported values: "false", "true"'),
         *((level, "ban", "true", f"Forbidden: {NO_BAN}") for level in (QUEUING, REJECTING, EXEMPT)),
@@ -203,6 +224,7 @@ OF_SCHEMAS = (
             "Forbidden: of no use without apfproxy.io/request-rate: add that, or remove this",
         ),
         *((SCHEMA, "long-running-limit", bad, COUNT) for bad in ("0", "many")),
+        *((each, "stream-seats", "Hold", "write hold, or release") for each in (QUEUING, SCHEMA)),
         (SCHEMA, "ban", "true", "Forbidden: put it on a PriorityLevelConfiguration, or remove it"),
         (SCHEMA, "rate", "5", f'Unsupported value: "apfproxy.io/rate": {OF_SCHEMAS}'),
     ],

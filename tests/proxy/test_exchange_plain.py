@@ -99,6 +99,84 @@ def test_an_event_stream_gives_its_seat_back(enforcement: str) -> None:
         assert [] == bench.passage_errors
 
 
+CHAT_POST = b"POST /chat HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}"
+SIZED = ENDLESS.replace(
+    b"Transfer-Encoding: chunked\r\n\r\n5\r\ndata:\r\n", b"Content-Length: 9\r\n\r\ndata:"
+)
+HOLD, RELEASE = "hold", "release"
+
+
+@pytest.mark.parametrize(
+    ("request_", "response", "said", "is_held"),
+    [
+        (PLAIN_GET, STREAM, "", False),
+        (PLAIN_GET, STREAM, HOLD, True),
+        (PLAIN_GET, ENDLESS, "", True),
+        (PLAIN_GET, ENDLESS, RELEASE, False),
+        (PLAIN_GET, SIZED, RELEASE, True),
+        (CHAT_POST, STREAM, "", True),
+        (CHAT_POST, STREAM, RELEASE, False),
+        (CHAT_POST, ENDLESS, HOLD, True),
+    ],
+)
+def test_streams_keep_their_seats_or_not(
+    plain: Bench, request_: bytes, response: bytes, said: str, is_held: bool
+) -> None:
+    """Seats that are kept come back at the end; a stream without them may stand still for ever."""
+    if said:
+        plain.annotate(f"apfproxy.io/stream-seats: {said}".encode())
+    client = plain.ask(request_)
+    plain.send(plain.upstreams[0], response)
+    assert (int(is_held), 0, 0) == plain.use()
+    for _ in range(10):
+        plain.wait(50)
+        plain.send(plain.upstreams[0], b"x" if response is SIZED else b"5\r\ndata:\r\n")
+        if response is SIZED:
+            break
+    assert not client.is_closing()
+    assert (int(is_held), 0, 0) == plain.use()
+    for _ in range(6):
+        plain.wait(15)
+    assert is_held == client.is_closing()
+
+    plain.assert_at_rest() if is_held else plain.assert_at_rest(client)
+
+
+def test_time_for_which_a_stream_may_stand_still() -> None:
+    with Bench(preset=HTTP_API, upstream=UpstreamSettings(stream_idle_timeout_s=300.0)) as bench:
+        client = bench.ask(CHAT_POST)
+        bench.send(bench.upstreams[0], STREAM)
+        bench.wait(290)
+        bench.send(bench.upstreams[0], b"5\r\ndata:\r\n")
+        bench.wait(290)
+        assert not client.is_closing()
+        for _ in range(5):
+            bench.wait(75)
+        assert client.is_closing()
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("enforcement", ["enforce", OBSERVE])
+def test_streams_without_seats_are_limited(enforcement: str) -> None:
+    """They count as long-running requests; ordinary requests of the flow are not rejected."""
+    with Bench(preset=HTTP_API, enforcement=enforcement, seats=9, idle_upstreams=3) as bench:
+        bench.annotate(b'apfproxy.io/long-running-limit: "1"')
+
+        def ask(response: bytes) -> FakeTransport:
+            client = bench.ask(PLAIN_GET)
+            [upstream] = [each for each in bench.upstreams if each.take()]
+            bench.send(upstream, response)
+            return client
+
+        first, second = ask(STREAM), ask(STREAM)
+        refused = second.take()
+        assert (b"429" if enforcement == "enforce" else b"200") == status(refused)
+        assert b"200" == status(ask(OK).take())
+
+        bench.assert_at_rest(first, second)
+        assert [] == bench.passage_errors
+
+
 UPLOAD = b"PUT /file HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
 PIECE = b"3e8\r\n" + b"x" * 1000 + b"\r\n"
 
