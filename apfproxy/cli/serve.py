@@ -94,6 +94,8 @@ upstream-dns (upstream.dns): Instead: servers at all addresses of the URL's host
   resolved again.
 upstream-service (upstream.service): Instead: servers of a Service in the pod's cluster, such as
   default/kubernetes; watched.
+response-timeout (upstream.answerTimeout): The server's time to begin a response; raises also how
+  long a body may stand still (downstream.requestTimeout). [default: 1m]
 listen (downstream.listen): For clients; :8080 is every address; or unix:/PATH.
 admin (admin): For the live page, metrics and health, or none.
 # TLS and users
@@ -177,6 +179,7 @@ KINDS = {
 }
 """Flags that are not written as their settings are."""
 METAVARS = {
+    "response-timeout": "DURATION",
     "upstream-service": "NAMESPACE/NAME",
     "server-concurrency-limit": "SEATS",
     "per-endpoint": "SEATS",
@@ -339,6 +342,8 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
         for section in sections:
             place = place.setdefault(section, {})
         place[name] = value
+        if parameter == "response_timeout":
+            tree.setdefault("downstream", {})["request_timeout_s"] = value
     return with_values(settings, tree)
 
 

@@ -29,7 +29,7 @@ LEFT_WHERE = {
 }
 MALFORMED_BODY = "the request's body is malformed, or too long"
 OUT_OF_TIME = "its time was over before the end of the answer"
-STOOD_STILL = "the answer stood still (downstream.requestTimeout)"
+STOOD_STILL = "the answer stood still (upstream.streamIdleTimeout, downstream.requestTimeout)"
 LATE = {
     (True, True): "the server did not begin its answer",
     (True, False): "the server did not take all of the request",

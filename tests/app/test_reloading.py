@@ -95,6 +95,7 @@ upstream:
   idleTimeout: 18s
   connectTimeout: 19s
   answerTimeout: 20s
+  streamIdleTimeout: 5m
   abandonedWait: 20s
   maxRequestsPerEndpoint: 17
   slowStart: 18s
