@@ -245,6 +245,35 @@ def test_refusals_of_limits_count(schema: str, target: bytes, counter: str) -> N
     assert 1 == getattr(found.flow.counters, counter)
 
 
+def test_streams_without_seats() -> None:
+    """They give their seats back, and count among the long-running requests of their flow."""
+    bench = Bench(schema=LIMITED, seats=2)
+    first, second = bench.arrive().passage, bench.arrive().passage
+    assert first.begin_stream(bench.clock.now_ns()) is None
+    assert (1, 0) == bench.use
+    refusal = second.begin_stream(bench.clock.now_ns())
+    assert refusal is not None
+    assert RejectReason.LONG_RUNNING is refusal.reason
+    assert refusal is second.refusal
+    assert 1 == bench.queue_set.rejected_total
+    bench.end(second)
+    bench.end(first)
+    third = bench.arrive().passage
+    assert third.begin_stream(bench.clock.now_ns()) is None
+    bench.end(third)
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("is_observing", [False, True])
+def test_streams_without_a_limit(is_observing: bool) -> None:
+    bench = Bench(is_observing=is_observing)
+    passage = bench.arrive().passage
+    assert passage.begin_stream(bench.clock.now_ns()) is None
+    assert (0, 0) == bench.use
+    bench.end(passage)
+    bench.assert_at_rest()
+
+
 def test_the_upstream_works_on() -> None:
     bench = Bench(schema=LIMITED)
     watch = bench.arrive(WATCH).passage
