@@ -174,10 +174,10 @@ async def test_page_of_another_server() -> None:
 async def test_reading_again_and_again() -> None:
     sink = Sink("http://a..b/metrics")  # a host whose name no resolver takes
     sink.counts.start()
-    await until(lambda: len(sink.waited) == 3)
+    await until(lambda: len(sink.waited) >= 3)
     sink.counts.close()
 
-    assert [30.0] * 3 == sink.waited
+    assert {30.0} == set(sink.waited)
     assert sink.counts.problem
 
 
