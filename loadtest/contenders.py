@@ -412,7 +412,11 @@ def _start_apfproxy(name: str, site: Site, upstream_port: int) -> Proxy:
     if "observe" in features:
         arguments += ["--enforcement", "observe"]
     if "auto-limit" in features:
-        arguments += ["--server-concurrency-limit", "auto"]
+        # Held at the limit that others have: another one is another load, not the finder's cost.
+        settings["flowControl"] = {
+            "serverConcurrencyLimit": "auto",
+            "autoLimit": {"min": 600, "max": 600, "initial": 600},
+        }
     return Proxy(
         site.directory,
         [upstream_port],
