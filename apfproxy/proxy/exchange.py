@@ -390,12 +390,13 @@ class Exchange(PoolWaiter):
 
     def begin_stream(self, now_ns: int) -> bool:
         """Give the seats back for a response that lasts; else its client gets 429."""
-        if self.passage.begin_stream(now_ns) is not None:
-            self._refuse_seats()
-            return False
         assert self._relay is not None
-        self._relay.upstream.release_seats()
-        return True
+        self._relay.upstream.release_seats()  # before others get the seats, and choose an endpoint
+        self.may_repeat = False
+        if self.passage.begin_stream(now_ns) is None:
+            return True
+        self._refuse_seats()
+        return False
 
     def release_seats(self, now_ns: int) -> None:
         if self._relay is not None:
@@ -601,7 +602,7 @@ class Exchange(PoolWaiter):
     def _measure(self, load_meter: LoadMeter, relay: Relay, now_ns: int) -> None:
         """Count a response of which the server limit can be learned.
 
-        One that was repeated took the time of two servers.
+        One that was repeated took the time of two servers, a stream without seats its client's.
         """
         request, status = self.request, relay.status
         if request.is_long_running:

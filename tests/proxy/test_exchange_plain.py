@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.secret_files import ApiKeys, BasicKeys
+from apfproxy.flowcontrol.load_meter import LoadMeter
 from apfproxy.settings import (
     HTTP_API,
     OBSERVE,
@@ -140,6 +141,20 @@ def test_streams_keep_their_seats_or_not(
     assert is_held == client.is_closing()
 
     plain.assert_at_rest() if is_held else plain.assert_at_rest(client)
+
+
+@pytest.mark.parametrize(("request_", "count"), [(PLAIN_GET, 0), (CHAT_POST, 1)])
+def test_streams_without_seats_say_nothing_of_the_limit(
+    plain: Bench, request_: bytes, count: int
+) -> None:
+    """One may last for hours as its client likes; one with a seat is the server's work."""
+    meter = plain.context.load_meter = LoadMeter()
+    client = plain.ask(request_)
+    plain.send(plain.upstreams[0], STREAM)
+    plain.send(plain.upstreams[0], b"0\r\n\r\n")
+
+    assert count == len(meter.take())
+    plain.assert_at_rest(client)
 
 
 def test_time_for_which_a_stream_may_stand_still() -> None:
