@@ -88,7 +88,7 @@ def slowed(speed: float) -> Capacity:
 def test_server_with_neighbours(initial: int, seed: int) -> None:
     """A server that is slow for seconds, as others share its machine, has the same knee."""
     draw = random.Random(seed)  # noqa: S311  to be repeated
-    scene = Scene(flat(KNEE), clients=250, initial=initial, seed=seed)
+    scene = Scene(flat(KNEE), clients=160, initial=initial, seed=seed)
     offered = at_s = 0.0
     while at_s < 90:
         speed, lasts_s = draw.choice((0.4, 0.7, 1.0, 1.0)), draw.expovariate(0.7)
@@ -98,7 +98,7 @@ def test_server_with_neighbours(initial: int, seed: int) -> None:
         at_s += lasts_s
         scene.run(at_s)
 
-    assert scene.goodput(30, at_s) * (at_s - 30) > 0.8 * offered
+    assert scene.goodput(30, at_s) * (at_s - 30) > 0.87 * offered
 
 
 def test_another_mix() -> None:
