@@ -16,6 +16,7 @@ FILES = {
     "apfproxy-admin.socket": ("systemd/apfproxy-admin.socket",),
     "dashboard": ("grafana/apfproxy.json",),
     "http-objects": ("bootstrap/mandatory.yaml", "bootstrap/http.yaml"),
+    "llm-objects": ("bootstrap/mandatory.yaml", "bootstrap/llm.yaml"),
     "objects": ("bootstrap/mandatory.yaml", "bootstrap/suggested.yaml"),
     "prometheusrule": ("prometheus/prometheusrule.yaml",),
     "settings": ("apfproxy.yaml",),
@@ -45,6 +46,7 @@ def print_(name: str) -> int:
     settings        every setting with its default and an explanation
     objects         the built-in FlowSchemas and priority levels
     http-objects    those of the preset http
+    llm-objects     those of the preset llm
     dashboard       a dashboard for Grafana, to import
     alerts          a file of rules for Prometheus
     prometheusrule  the same rules for the Prometheus operator

@@ -1,4 +1,4 @@
-"""`apfproxy init`: the files to begin with, for one of three uses."""
+"""`apfproxy init`: the files to begin with, for one of four uses."""
 
 from __future__ import annotations
 
@@ -29,10 +29,17 @@ KINDS = {
         "kubernetes/sidecar",
         *MONITORING,
     ),
+    "llm": (
+        "starters/llm",
+        "kubernetes/sidecar-llm",
+        "kubernetes/base",
+        "kubernetes/sidecar",
+        *MONITORING,
+    ),
 }
 """The uses, and the directories of `config/` whose files each gets."""
 
-AT_THE_TOP = ("starters/", "kubernetes/sidecar-http")
+AT_THE_TOP = ("starters/", "kubernetes/sidecar-http", "kubernetes/sidecar-llm")
 """The files of these are put at the top, those of others into a like directory."""
 
 IMAGE = re.compile(
@@ -50,6 +57,7 @@ Kinds:
   kube-apiserver  beside a kube-apiserver, on its machine
   gateway         before a cluster, on a machine of its own or within it
   http            before any HTTP API
+  llm             before a server of language models
 \b
 Examples:
   apfproxy init http my-proxy

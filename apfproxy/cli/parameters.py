@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from apfproxy.cli.errors import CommandError
-from apfproxy.settings import HTTP_API, KUBERNETES_API, Address
+from apfproxy.settings import KUBERNETES_API, PRESET_NAMES, Address
 from apfproxy.settings.values import API_PREFIX, parse_address, parse_upstream_url
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ PRESET_HELP = (
 )
 preset_option = click.option(
     "--preset",
-    type=click.Choice([KUBERNETES_API, HTTP_API]),
+    type=click.Choice(PRESET_NAMES),
     help=f"{PRESET_HELP} [default: {KUBERNETES_API}]",
 )
 path_prefix_option = click.option(

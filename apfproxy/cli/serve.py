@@ -95,7 +95,7 @@ upstream-dns (upstream.dns): Instead: servers at all addresses of the URL's host
 upstream-service (upstream.service): Instead: servers of a Service in the pod's cluster, such as
   default/kubernetes; watched.
 response-timeout (upstream.answerTimeout): The server's time to begin a response; raises also how
-  long a body may stand still (downstream.requestTimeout). [default: 1m]
+  long a body may stand still (downstream.requestTimeout). [default: 1m, or 10m with preset llm]
 listen (downstream.listen): For clients; :8080 is every address; or unix:/PATH.
 admin (admin): For the live page, metrics and health, or none.
 # TLS and users

@@ -463,7 +463,7 @@ def _after_dispatch(
 def estimate_source(attributes: RequestAttributes, costs: LearnedCosts, max_seats: int) -> str:
     """Where the estimate of a request's work comes from; `max_seats` 0 is no limit."""
     if attributes.is_plain:
-        return "every request of an API that is not Kubernetes takes one seat (preset: http)"
+        return "every request of an API that is not Kubernetes takes one seat (preset: http or llm)"
     most = f", {max_seats} at most here" if max_seats else ""
     if WorkEstimator(costs.object_stats, costs.watch_count).fixed(attributes) is not None:
         if attributes.verb == "watch":

@@ -8,7 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from apfproxy.objects.decode import HTTP_FILE, SUGGESTED_FILE, built_in, mandatory_objects
+from apfproxy.objects.decode import (
+    HTTP_FILE,
+    LLM_FILE,
+    SUGGESTED_FILE,
+    built_in,
+    mandatory_objects,
+)
 from apfproxy.request import rules
 from apfproxy.request.attributes import RequestAttributes, parse_attributes, plain_attributes
 from apfproxy.request.rules import RequestRules
@@ -63,4 +69,5 @@ class Preset:
 
 KUBERNETES = Preset("kubernetes", False, parse_attributes, rules.KUBERNETES, SUGGESTED_FILE)
 HTTP = Preset("http", True, plain_attributes, rules.NONE, HTTP_FILE)
-PRESETS = {preset.name: preset for preset in (KUBERNETES, HTTP)}
+LLM = Preset("llm", True, plain_attributes, rules.NONE, LLM_FILE)
+PRESETS = {preset.name: preset for preset in (KUBERNETES, HTTP, LLM)}

@@ -112,7 +112,7 @@ def managed(objects: Iterable[FlowControlObject], preset: Preset = KUBERNETES) -
 
 
 def other_api(given: Iterable[FlowControlObject]) -> Iterator[Finding]:
-    """The finding that given objects look as if they were for the preset `http`; at most one."""
+    """The finding that given objects look as if they were for a plain API; at most one."""
     given = tuple(given)
     schemas = [each for each in given if isinstance(each, FlowSchema)]
     known = {each.metadata.name for each in (*given, *KUBERNETES.objects())}
@@ -120,7 +120,7 @@ def other_api(given: Iterable[FlowControlObject]) -> Iterator[Finding]:
     for schema in schemas:
         if (level := level_of(schema)) in only_http:
             field = "spec.priorityLevelConfiguration.name"
-            message = f'the level "{level}" is built in with --preset http only'
+            message = f'the level "{level}" is built in with --preset http or llm only'
             yield Finding(OTHER_API, "FlowSchema", schema.metadata.name, field, message)
             return
     rules = [(schema, rule) for schema in schemas for rule in schema.spec.rules]

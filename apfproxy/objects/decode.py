@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 DIRECTORY = shipped("bootstrap")
 
-MANDATORY_FILE, SUGGESTED_FILE, HTTP_FILE = "mandatory.yaml", "suggested.yaml", "http.yaml"
+MANDATORY_FILE, SUGGESTED_FILE = "mandatory.yaml", "suggested.yaml"
+HTTP_FILE, LLM_FILE = "http.yaml", "llm.yaml"
 
 MOST_PROBLEMS = 100
 """Problems of one file: further ones usually have the same cause."""

@@ -56,11 +56,8 @@ class LimitsInForce:
         grace_s = limits.slow_reader_grace_s
         self.watch = settings.watch
         self.abandoned_wait_ns = round(upstream.abandoned_wait_s * 1e9)
-        self.answer_timeout_ns = round(upstream.answer_timeout_s * 1e9)
-        idle_s = upstream.stream_idle_timeout_s
-        self.stream_idle_ns = round(
-            (downstream.request_timeout_s if idle_s is None else idle_s) * 1e9
-        )
+        self.answer_timeout_ns = round(settings.answer_timeout_s * 1e9)
+        self.stream_idle_ns = round(settings.stream_idle_timeout_s * 1e9)
         self.head_timeout_ns = round(downstream.head_timeout_s * 1e9)
         self.idle_timeout_ns = round(downstream.idle_timeout_s * 1e9)
         self.probe_idle_ns = round(downstream.keep_alive.idle_s * 1e9)

@@ -372,8 +372,8 @@ class ClientKinds:
         self._kinds: dict[tuple[Peer, bool, bool, bool], ClientKind] = {}
         self._front_proxies = settings.downstream.identity_headers_from
         self._field_rules = field_rules(settings)
-        self._default_timeout_ns = round(settings.downstream.request_timeout_s * 1e9)
-        self._response_timeout_ns = round(settings.upstream.answer_timeout_s * 1e9)
+        self._default_timeout_ns = round(settings.request_timeout_s * 1e9)
+        self._response_timeout_ns = round(settings.answer_timeout_s * 1e9)
         preset = preset_of(settings)
         self._is_plain = preset.is_plain
         self._rules = preset.rules

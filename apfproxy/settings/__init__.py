@@ -110,8 +110,9 @@ Networks = tuple[Annotated[Network, form(values.NETWORK)], ...]
 
 # ------------------------------------------------------------------ requests and users
 
-KUBERNETES_API, HTTP_API = "kubernetes", "http"
-Preset = Annotated[str, form(one_of(KUBERNETES_API, HTTP_API))]
+KUBERNETES_API, HTTP_API, LLM_API = "kubernetes", "http", "llm"
+PRESET_NAMES: Final = (KUBERNETES_API, HTTP_API, LLM_API)
+Preset = Annotated[str, form(one_of(*PRESET_NAMES))]
 
 
 class LongRunningSettings(Record):
@@ -304,7 +305,7 @@ class DownstreamSettings(Record):
     head_timeout_s: Annotated[float, duration(0.001)] = 32.0
     idle_timeout_s: Annotated[float, duration(0.001)] = 90.0
     keep_alive: KeepAliveSettings = KeepAliveSettings()
-    request_timeout_s: Annotated[float, duration(0.001)] = 60.0
+    request_timeout_s: Annotated[float, duration(0.001)] | None = None
     max_head_bytes: Annotated[int, size(1024, 1 << 24)] = 65536
     max_header_fields: Annotated[int, bounds(1, 100_000)] = 256
     max_target_bytes: Annotated[int, size(256, 1 << 24)] = 16384
@@ -419,7 +420,7 @@ class UpstreamSettings(Record):
     max_requests_per_endpoint: Annotated[int, bounds(1)] | None = None
     idle_timeout_s: Annotated[float, duration(0.001)] = 60.0
     connect_timeout_s: Annotated[float, duration(0.001)] = 5.0
-    answer_timeout_s: Annotated[float, duration(0.001)] = 60.0
+    answer_timeout_s: Annotated[float, duration(0.001)] | None = None
     stream_idle_timeout_s: Annotated[float, duration(0.001)] | None = None
     abandoned_wait_s: Annotated[float, duration(0, 86400)] = 0.0
     upgrades: UpgradeSettings = UpgradeSettings()
@@ -593,6 +594,10 @@ class TopFlowsSettings(Record):
 
 # ------------------------------------------------------------------ the whole
 
+TIMEOUT_S, MODEL_TIMEOUT_S = 60.0, 600.0
+"""Times of requests and responses that no setting has: of the preset llm as OpenAI's clients wait,
+of others as in kube-apiserver."""
+
 
 class DrainSettings(Record):
     shutdown_delay_s: Annotated[float, duration(0)] = 0.0
@@ -628,6 +633,24 @@ class Settings(Record):
     log_level: Annotated[str, form(one_of(*LOG_LEVELS))] = "info"
     log_format: Annotated[str, form(one_of(*LOG_FORMATS))] = TEXT
     clusters: tuple[ClusterSettings, ...] = ()
+
+    @property
+    def request_timeout_s(self) -> float:
+        return self._or_of_preset(self.downstream.request_timeout_s)
+
+    @property
+    def answer_timeout_s(self) -> float:
+        return self._or_of_preset(self.upstream.answer_timeout_s)
+
+    @property
+    def stream_idle_timeout_s(self) -> float:
+        own_s = self.upstream.stream_idle_timeout_s
+        return self.request_timeout_s if own_s is None else own_s
+
+    def _or_of_preset(self, time_s: float | None) -> float:
+        if time_s is None:
+            return MODEL_TIMEOUT_S if self.preset == LLM_API else TIMEOUT_S
+        return time_s
 
 
 OF_A_CLUSTER: Final = (

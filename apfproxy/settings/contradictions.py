@@ -19,7 +19,6 @@ from apfproxy.request.attributes import OWN_PATHS
 from apfproxy.request.rules import APISERVER, SETTING
 from apfproxy.settings import (
     FRONT_PROXY,
-    HTTP_API,
     MAX_ENDPOINTS,
     OF_A_CLUSTER,
     PASS_THROUGH,
@@ -495,7 +494,7 @@ def as_preset(settings: Settings) -> Settings:
     the bounds of their addresses.  A setting that says who clients are leaves only addresses.
     """
     unverified = settings.authentication.unverified
-    if settings.preset != HTTP_API or not settings.authentication.anonymous:
+    if not PRESETS[settings.preset].is_plain or not settings.authentication.anonymous:
         return settings
     is_said = verifies_users(settings) or unverified.is_by_basic or unverified.headers
     values: dict[str, object] = {}
@@ -524,7 +523,7 @@ def one_flow(settings: Settings) -> str:
     """The warning that all clients share one flow; "" if something tells them apart."""
     if not settings.authentication.anonymous or _knows_users(settings):
         return ""
-    return ONE_FLOW if settings.preset == HTTP_API else ONE_FLOW + OR_PLAIN
+    return ONE_FLOW if PRESETS[settings.preset].is_plain else ONE_FLOW + OR_PLAIN
 
 
 def _knows_users(settings: Settings) -> bool:

@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING
 from apfproxy.base.faults import Part, contained, report
 from apfproxy.base.rare_log import RareLog
 from apfproxy.base.tasks import Recurring, spawn
-from apfproxy.settings import KUBERNETES_API
+from apfproxy.settings import KUBERNETES_API, LLM_API
 from apfproxy.upstream.connecting import CONNECT_ERRORS, ConnectTimeoutError, connect_failure
 from apfproxy.upstream.counters import UpstreamFailure
 from apfproxy.upstream.endpoint import (
@@ -82,6 +82,7 @@ LOOK_S = 1.0
 STALE_LOOK_S = 10.0
 LINE_S = 10.0  # a server that comes and goes fills no log
 READYZ = "/readyz"  # what API servers of Kubernetes are asked for
+HEALTH = "/health"  # and servers of language models, which refuse it while a model is loaded
 JITTER = 0.1
 """The part of an interval by which checks vary: many must not come at once."""
 FIRST_RAMP = 0.1  # of its weight an endpoint that joins or returns gets at once
@@ -662,7 +663,9 @@ class UpstreamHealth:
     def _rules(self) -> Rules:
         settings, is_alone = self._settings, len(self._pool.endpoints) <= 1
         path = settings.upstream.health_check.path
-        if path is None and not is_alone and settings.preset == KUBERNETES_API:
+        if path is None and settings.preset == LLM_API:
+            path = HEALTH
+        elif path is None and not is_alone and settings.preset == KUBERNETES_API:
             path = READYZ
         interval_s = settings.upstream.health_check.interval_s or LOOK_S
         return Rules(settings.upstream, path, is_alone, min(LOOK_S, interval_s))

@@ -15,7 +15,7 @@ USAGE = """
 srve | apfproxy: there is no command 'srve'; did you mean serve? (see
 docs | apfproxy: there is no command 'docs'; expected one of apiserver, check,
 serve --upstrem x | No such option '--upstrem'. Did you mean '--upstream'? (see
-serve --preset htp | 'htp' is not one of 'kubernetes', 'http'; did you mean http? (see
+serve --preset htp | 'htp' is not one of 'kubernetes', 'http', 'llm'; did you mean http? (see
 serve --kubeconfig /no | Invalid value for '--kubeconfig': File '/no' does not exist (see
 serve | say where to forward: --upstream URL, or --settings FILE
 serve --upstream http://a --upstream-dns http://a | give only one of upstream.url (--upstream) and

@@ -38,7 +38,12 @@ OPERATORS = ("monitoring.coreos.com/v1", {"apiVersion", "kind", "metadata", "spe
 ADMIN = r"admin on 127\.0\.0\.1:(\d+)"
 
 
-@pytest.fixture(scope="module", params=["gateway", "sidecar-http", "sidecar-kubernetes"])
+WITH_KEYS = {"sidecar-http", "sidecar-llm"}
+
+
+@pytest.fixture(
+    scope="module", params=["gateway", "sidecar-http", "sidecar-llm", "sidecar-kubernetes"]
+)
 def name(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     return found
@@ -85,7 +90,7 @@ def test_kinds(name: str, manifests: Manifests) -> None:
     account = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
     assert {kind for kind, _ in manifests} == {
         *("ConfigMap", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"),
-        *(("Secret",) if name == "sidecar-http" else account),
+        *(("Secret",) if name in WITH_KEYS else account),
     }
     assert {"apfproxy"} == namespaces
     assert [] == [problem for obj in manifests.values() for problem in problems_of(obj)]
@@ -196,7 +201,7 @@ def test_volumes(name: str, manifests: Manifests) -> None:
     assert mounts[PROXY].keys() == {volume["name"] for volume in pod["volumes"]}
     assert ("account" in mounts[PROXY]) == (SERVICE_ACCOUNT in mounts[PROXY].values())
     assert pod["automountServiceAccountToken"] is False
-    assert ([] if name == "sidecar-http" else [PROXY]) == having
+    assert ([] if name in WITH_KEYS else [PROXY]) == having
 
 
 def test_end_of_a_pod(manifests: Manifests) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 PODS = {
     "gateway": ("kubernetes/gateway/deployment.yaml", "kubernetes/gateway/settings/apfproxy.yaml"),
     "sidecar-http": ("kubernetes/sidecar/proxy.yaml", "kubernetes/sidecar-http/apfproxy.yaml"),
+    "sidecar-llm": ("kubernetes/sidecar/proxy.yaml", "kubernetes/sidecar-llm/apfproxy.yaml"),
     "sidecar-kubernetes": (
         "kubernetes/sidecar/proxy.yaml",
         "kubernetes/sidecar-kubernetes/apfproxy.yaml",

@@ -43,6 +43,8 @@ NAMES_OF_OTHERS = {
 LOGGER = re.compile(r"\b(?:INFO|WARNING|ERROR) (apfproxy(?:\.\w+)+):")
 
 each_page = pytest.mark.parametrize("document", pages(), ids=[each.name for each in pages()])
+PRESETS = {"docs/any-http-api.md": "http", "docs/llm.md": "llm"}
+"""Presets of documents whose objects are not for the API of Kubernetes."""
 
 
 @cache
@@ -100,7 +102,7 @@ def test_objects(document: Page, tmp_path: Path) -> None:
             file = tmp_path / "objects.yaml"
             file.write_text(text)
 
-            preset = "http" if document.name == "docs/any-http-api.md" else "kubernetes"
+            preset = PRESETS.get(document.name, "kubernetes")
             assert main(["check", "--preset", preset, str(file)]) == 0
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.passage import WorkEstimator
-from apfproxy.flowcontrol.preset import HTTP, KUBERNETES, PRESETS
+from apfproxy.flowcontrol.preset import HTTP, KUBERNETES, LLM, PRESETS
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
 from apfproxy.lint.linter import lint
 from apfproxy.objects.decode import bootstrap_objects
@@ -90,6 +90,32 @@ def test_where_requests_go(
         assert (expected, "u") == (found.flow_schema.metadata.name, found.flow.distinguisher)
 
 
+@pytest.mark.parametrize(
+    ("request_", "groups", "priority", "expected"),
+    [
+        ("POST /v1/chat/completions", (), "", ("default", "default")),
+        ("POST /v1/chat/completions", ("interactive",), "", ("interactive", "interactive")),
+        ("POST /v1/chat/completions", ("interactive",), "batch", ("batch-by-header", "batch")),
+        ("POST /api/generate", ("batch",), "", ("batch", "batch")),
+        ("GET /v1/models/a", (), "", ("no-slots", "health")),
+        ("HEAD /health", (), "", ("no-slots", "health")),
+        ("GET /metrics", (), "", ("no-slots", "health")),
+        ("POST /v1/models", (), "", ("default", "default")),
+        ("GET /v1/responses/7?stream=true", (), "", ("default", "default")),
+    ],
+)
+def test_where_requests_for_models_go(
+    request_: str, groups: tuple[str, ...], priority: str, expected: tuple[str, str]
+) -> None:
+    method, _, target = request_.partition(" ")
+    found = Scene(*LLM.objects()).controller.classify(
+        User("u", (*groups, AUTHENTICATED_GROUP)),
+        LLM.attributes_of(method, target.encode()),
+        lambda name: priority if name == "x-priority" else "",
+    )
+    assert expected == (found.flow_schema.metadata.name, found.level.configuration.metadata.name)
+
+
 @pytest.mark.parametrize("method", ["GET", "LIST", "WATCH", "PATCH", "DELETE", "UPDATE"])
 def test_every_request_takes_one_seat(method: str) -> None:
     costs = LearnedCosts(lambda: 0)
@@ -100,7 +126,8 @@ def test_every_request_takes_one_seat(method: str) -> None:
 
 
 def test_built_in_objects() -> None:
-    assert {"kubernetes": KUBERNETES, "http": HTTP} == PRESETS
-    assert 2 == len({*PRESETS.values()})  # constants, which a set takes
+    assert {"kubernetes": KUBERNETES, "http": HTTP, "llm": LLM} == PRESETS
+    assert 3 == len({*PRESETS.values()})  # constants, which a set takes
     assert bootstrap_objects() == KUBERNETES.objects()
     assert [[]] * 4 == [lint(HTTP.objects(), seats, HTTP) for seats in (20, 40, 100, 600)]
+    assert [[]] * 2 == [lint(LLM.objects(), seats, LLM) for seats in (20, 600)]

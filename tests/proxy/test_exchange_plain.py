@@ -15,6 +15,7 @@ from apfproxy.authn.secret_files import ApiKeys, BasicKeys
 from apfproxy.flowcontrol.load_meter import LoadMeter
 from apfproxy.settings import (
     HTTP_API,
+    LLM_API,
     OBSERVE,
     PASS_THROUGH,
     AccessLogSettings,
@@ -169,6 +170,21 @@ def test_time_for_which_a_stream_may_stand_still() -> None:
             bench.wait(75)
         assert client.is_closing()
         bench.assert_at_rest()
+
+
+def test_times_of_models() -> None:
+    """One may think for as long as clients wait, and stand still between two tokens."""
+    with Bench(preset=LLM_API) as bench:
+        client = bench.ask(CHAT_POST)
+        bench.wait(590)
+        bench.send(bench.upstreams[0], STREAM)
+        for _ in range(7):
+            bench.wait(590)
+            bench.send(bench.upstreams[0], b"5\r\ndata:\r\n")
+        assert not client.is_closing()
+        bench.send(bench.upstreams[0], b"0\r\n\r\n")
+        assert client.take().endswith(b"0\r\n\r\n")
+        bench.assert_at_rest(client)
 
 
 @pytest.mark.parametrize("enforcement", ["enforce", OBSERVE])

@@ -529,6 +529,20 @@ async def test_slow_check_is_given_up() -> None:
     assert (FAILING, "no answer to a check within 0.001 s") == scene.first
 
 
+@pytest.mark.parametrize(("count", "status"), [(1, 404), (3, 200)])
+async def test_servers_of_models_are_asked_for_their_health(count: int, status: int) -> None:
+    """One that loads its model refuses; a server without such a page is well."""
+    scene = Several(SEVERAL, "abc"[:count])
+    scene.settings = replace(scene.settings, preset="llm")
+    scene.configure(SEVERAL)
+    scene.a.status = 503
+    assert FAILING == (await scene.looks(*[5] * 5))[0]
+    scene.a.status = status
+
+    assert UP == (await scene.looks(*[5] * 5))[0]
+    assert {b"GET /health HTTP/1.1"} == {each.partition(b"\r\n")[0] for each in scene.a.asked}
+
+
 @pytest.mark.parametrize("count", [1, 3])
 async def test_error_of_the_program_in_a_check_says_nothing_of_the_server(count: int) -> None:
     scene = Several(SEVERAL, "abc"[:count])
