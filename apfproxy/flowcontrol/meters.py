@@ -39,6 +39,14 @@ QUEUE_LENGTH_BOUNDS: Final = (0, 10, 25, 50, 100, 250, 500, 1000)
 SEATS_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 100)
 WATCH_COUNT_BOUNDS: Final = (0, 1, 10, 100, 1000, 10000)
 
+FIRST_TOKEN_BOUNDS_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 640)
+"""vLLM's own, but for those below 50 ms and the last: no model thinks for 40 minutes."""
+BETWEEN_TOKENS_BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 2.5, 10, 40)
+FIRST_TOKEN_BOUNDS_NS: Final = tuple(round(bound * NS_PER_S) for bound in FIRST_TOKEN_BOUNDS_S)
+BETWEEN_TOKENS_BOUNDS_NS: Final = tuple(
+    round(bound * NS_PER_S) for bound in BETWEEN_TOKENS_BOUNDS_S
+)
+
 
 class Histogram:
     """Counts of integers by bucket, of inclusive upper bounds and one above them, and their sum."""
@@ -52,6 +60,11 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
+    def observe_each(self, count: int, total: int) -> None:
+        """Observe so many equal parts of a total, of which only the sum is exact."""
+        self.counts[bisect_left(self.bounds, total // count)] += count
+        self.sum += total
+
     def add(self, other: Histogram) -> None:
         for index, count in enumerate(other.counts):
             self.counts[index] += count
@@ -60,6 +73,39 @@ class Histogram:
 
 def _durations() -> Histogram:
     return Histogram(DURATION_BOUNDS_NS)
+
+
+class TokenMeter:
+    """Tokens of the completions of one FlowSchema at one priority level.
+
+    Attributes:
+        open_streams: Responses under way now of which tokens come as they are made.
+        completions: Responses that are over and said of tokens; `prompt_tokens` are theirs.
+        completion_tokens: As they come, by events; those that usage takes back are made good by
+            what comes next, so that it only grows.
+        first_token_ns: From the request's arrival to the first token of a stream.
+        first_token_executing_ns: From its dispatch on.
+        between_tokens_ns: From one token of a stream to the next.
+    """
+
+    def __init__(self) -> None:
+        self.open_streams = 0
+        self.completions = 0
+        self.prompt_tokens = 0
+        self.completion_tokens = 0
+        self._owed = 0
+        self.first_token_ns = Histogram(FIRST_TOKEN_BOUNDS_NS)
+        self.first_token_executing_ns = Histogram(FIRST_TOKEN_BOUNDS_NS)
+        self.between_tokens_ns = Histogram(BETWEEN_TOKENS_BOUNDS_NS)
+
+    def count(self, tokens: int) -> None:
+        """Count tokens of completions; less than none takes so many back."""
+        tokens -= self._owed
+        if tokens < 0:
+            self._owed = -tokens
+        else:
+            self._owed = 0
+            self.completion_tokens += tokens
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -71,7 +117,7 @@ class FlowSchemaCounters:
     end of its additional latency.  `dispatched_at_once` went through an empty queue set, and are
     not sorted yet into the histograms: to add to are `waited_ns` and `lengths_met`, to read
     `wait_executed_ns` and `queue_length_after_enqueue`.  `wait_rejected_ns` is of all that did not
-    execute.
+    execute.  `tokens` is None until a response at a level that counts them.
     """
 
     priority_level: str
@@ -97,6 +143,12 @@ class FlowSchemaCounters:
     lengths_met: Histogram = field(default_factory=lambda: Histogram(QUEUE_LENGTH_BOUNDS))
     work_estimated_seats: Histogram = field(default_factory=lambda: Histogram(SEATS_BOUNDS))
     watch_count: Histogram = field(default_factory=lambda: Histogram(WATCH_COUNT_BOUNDS))
+    tokens: TokenMeter | None = None
+
+    def token_meter(self) -> TokenMeter:
+        if self.tokens is None:
+            self.tokens = TokenMeter()
+        return self.tokens
 
     @property
     def wait_executed_ns(self) -> Histogram:

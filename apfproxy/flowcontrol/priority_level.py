@@ -125,6 +125,7 @@ class PriorityLevel:
         nominal_limit: Seats that its shares buy it.
         lower_limit, upper_limit: Seats that it never lends, and that it has at most.
         max_seats: Seats that a work estimate may ask for; 0 where it sets no bound of its own.
+        counts_tokens: Whether tokens of its completions are counted.
         target: Seats that it was to have at the last adjustment, before others were considered.
         failed_total: Requests that had seats but that the server failed; counted by anyone who
             forwards them.
@@ -141,6 +142,7 @@ class PriorityLevel:
         self.configuration = configuration
         self.uid = stable_uid(configuration)
         self.additions = configuration.additions
+        self.counts_tokens = False
         self.is_quiescing = False
         self.nominal_limit = 0
         self.lower_limit = 0

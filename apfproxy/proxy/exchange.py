@@ -22,6 +22,7 @@ from apfproxy.flowcontrol.passage import ABANDONED, Passage
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.http.request_fields import SIZED
 from apfproxy.http.response_head import ResponseError, ResponseHead, is_event_stream
+from apfproxy.http.token_counter import token_counter
 from apfproxy.http.upgrade import check_accept, switched
 from apfproxy.objects.additions import StreamSeats
 from apfproxy.proxy import exchange_state as states
@@ -30,6 +31,7 @@ from apfproxy.proxy.abandoned import AbandonedResponse
 from apfproxy.proxy.client_limits import LARGE_HEAD_BYTES, NEVER_NS
 from apfproxy.proxy.early_seats import NS_PER_S, BodyFlow, WatchSeats
 from apfproxy.proxy.request_record import Failure, RequestRecord
+from apfproxy.proxy.token_flow import TokenFlow
 from apfproxy.proxy.tunnel import Tunnel
 from apfproxy.upstream.counters import UpstreamFailure
 from apfproxy.upstream.pool import PoolWaiter
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.authn.authenticator import Authentication, Authenticator
+    from apfproxy.flowcontrol.controller import Classification
     from apfproxy.flowcontrol.load_meter import LoadMeter
     from apfproxy.http.read_buffer import Piece
     from apfproxy.proxy.client import Client
@@ -175,7 +178,7 @@ class Exchange(PoolWaiter):
     def _wait_before_seats(self) -> bool:
         now_ns = self.context.clock.now_ns()
         self.client.deadline_ns = now_ns + self.request.timeout_ns
-        if not self._begun_ns and self._is_recorded:
+        if not self._begun_ns:
             self._begun_ns = now_ns
         return self._hold()
 
@@ -388,6 +391,16 @@ class Exchange(PoolWaiter):
             return attributes.verb == "get" and is_event_stream(head.lines)
         return found.stream_seats is StreamSeats.RELEASE and head.length < 0
 
+    def token_flow(self, head: ResponseHead, found: Classification) -> TokenFlow | None:
+        """What counts the tokens of a response, at a level that does that; None if it has none."""
+        if head.status != 200 or self.request.attributes.verb != "post":
+            return None
+        counter = token_counter(head.lines)
+        if counter is None:
+            return None
+        meter = found.flow.counters.token_meter()
+        return TokenFlow(counter, meter, self._begun_ns or self.asked_ns, self.sent_ns)
+
     def begin_stream(self, now_ns: int) -> bool:
         """Give the seats back for a response that lasts; else its client gets 429."""
         assert self._relay is not None
@@ -594,7 +607,7 @@ class Exchange(PoolWaiter):
             context.pool.release(upstream, now_ns)
         else:
             upstream.abort()
-        if relay.watch is not None or relay.slow_level:
+        if relay.watch is not None or relay.slow_level or relay.tokens is not None:
             relay.close()
         self.passage.release(now_ns)
         client.on_exchange_end(self, now_ns)
@@ -791,6 +804,7 @@ class Relay(ResponseSink):
     Attributes:
         slow_level: The level whose slow readers this is one of; "" if it is none.
         status: The final response's; 0 before.
+        tokens: Counts the tokens of a completion; None where its level does not.
     """
 
     def __init__(self, exchange: Exchange, upstream: UpstreamConnection) -> None:
@@ -802,6 +816,7 @@ class Relay(ResponseSink):
         self._has_asked = False  # the client for its body
         self.watch: WatchSeats | None = None
         self.tunnel: Tunnel | None = None
+        self.tokens: TokenFlow | None = None
         self._waited_ns = 0
         """While the sweep looks at the response: how long only the client has been waited for."""
         self.slow_level = ""
@@ -845,6 +860,11 @@ class Relay(ResponseSink):
             exchange.count_failed()
         if exchange.trace is not None:
             exchange.trace.answered(status, now_ns)
+        found = exchange.passage.classification
+        if found is not None and found.level.counts_tokens:
+            self.tokens = exchange.token_flow(head, found)
+            if self.tokens is not None:
+                self.tokens.take((body,), now_ns)
         is_stream = not is_whole and exchange.gives_stream_seats_back(head)
         if is_stream and not exchange.begin_stream(now_ns):
             return
@@ -873,6 +893,8 @@ class Relay(ResponseSink):
         client = self._exchange.client
         if self.watch is not None:
             self.watch.on_data(b"".join(pieces))
+        if self.tokens is not None:
+            self.tokens.take(pieces, self._exchange.context.clock.now_ns())
         size = sum(map(len, pieces))
         self.body_bytes += size
         client.send_body(pieces, size, is_last=is_last, trailers=trailers)
@@ -1014,8 +1036,11 @@ class Relay(ResponseSink):
                 exchange.release_seats(exchange.context.clock.now_ns())
 
     def close(self) -> None:
-        """Be no watch and no slow reader any more; harmless if that is done."""
+        """Be no watch, no slow reader and no flow of tokens any more; harmless if that is done."""
         exchange = self._exchange
+        if self.tokens is not None:
+            self.tokens.end()
+            self.tokens = None
         if self.watch is not None:
             self.watch.cancel()
             self.watch = None

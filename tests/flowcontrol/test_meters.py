@@ -256,3 +256,23 @@ def test_peaks_between_marks() -> None:
     demand.mark()
 
     assert (0, 3) == (demand.recent_watermark, demand.reset(4).high_watermark)
+
+
+def test_tokens_that_are_taken_back_are_made_good_by_the_next() -> None:
+    """A metric that counts must never fall."""
+    meter = FlowSchemaCounters("level", "schema").token_meter()
+    seen = []
+    for tokens in 5, -3, 2, -2, 4, 1:
+        meter.count(tokens)
+        seen.append(meter.completion_tokens)
+
+    assert [5, 5, 5, 5, 6, 7] == seen
+
+
+def test_equal_parts_of_a_total_fall_into_one_bucket() -> None:
+    histogram = Histogram((10, 20))
+    histogram.observe_each(3, 32)
+    histogram.observe_each(1, 11)
+
+    assert [3, 1, 0] == histogram.counts
+    assert 43 == histogram.sum
