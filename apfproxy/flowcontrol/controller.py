@@ -51,7 +51,7 @@ from apfproxy.flowcontrol.prompt_limits import FIRST_PAUSES_S, PromptLimits, div
 from apfproxy.flowcontrol.queue_set import UNLIMITED, QueueSet
 from apfproxy.flowcontrol.seat_pool import PoolMember, SeatPool
 from apfproxy.flowcontrol.ticket import Flow
-from apfproxy.objects.additions import NO_FLOW_SCHEMA_ADDITIONS
+from apfproxy.objects.additions import NO_FLOW_SCHEMA_ADDITIONS, TOKENS
 from apfproxy.objects.decode import mandatory_objects
 from apfproxy.objects.names import CATCH_ALL
 from apfproxy.objects.types import (
@@ -165,6 +165,7 @@ class Route:
         self.counters = counters  # None until the first request comes
         self.limits = limits
         self.stream_seats = checked.additions.stream_seats or level.additions.stream_seats
+        self.reads_completions = level.additions.cost == TOKENS
         is_limited = limits is not None and (
             limits.rate is not None or limits.long_running_limit is not None
         )
@@ -189,6 +190,7 @@ class Controller:
     Attributes (to read only):
         generation: How many configurations there have been; the mandatory objects were the first.
         seat_fair_frac: Seats per seat of target at the last adjustment, see `limits.Adjustment`.
+        reads_completions: Whether what the body of a completion says counts anywhere.
     """
 
     def __init__(
@@ -213,6 +215,7 @@ class Controller:
         self.levels: dict[str, PriorityLevel] = {}
         self.generation = 0
         self.seat_fair_frac = 0.0
+        self.reads_completions = False
         self._counters: dict[tuple[str, str], FlowSchemaCounters] = {}
         self._flow_limits: dict[str, FlowLimits] = {}  # by FlowSchema
         self._classifications: dict[tuple[str, str], Classification] = {}
@@ -309,6 +312,7 @@ class Controller:
             name: self._route(schema, digest.checked["FlowSchema", name])
             for name, schema in digest.flow_schemas.items()
         }
+        self.reads_completions = any(route.reads_completions for route in self._routes.values())
         self._flow_limits = {
             name: limits
             for name, limits in self._flow_limits.items()

@@ -31,6 +31,7 @@ from apfproxy.base.transitions import Event
 from apfproxy.flowcontrol.flow_limits import Refusal, count_rejection
 from apfproxy.flowcontrol.ticket import EXECUTING as HAS_SEATS
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate, ns_per_seat
+from apfproxy.request.completion import is_completion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.flowcontrol.ticket import Flow
     from apfproxy.request.attributes import ListOptions, RequestAttributes, User
+    from apfproxy.request.completion import Completion
 
 
 def takes_seats(attributes: RequestAttributes) -> bool:
@@ -226,6 +228,7 @@ class RequestDigest:
         timeout_ns: How long the request may take; a long-running one, until it has its seats.
         kind: Counts the request while it waits and executes.
         fixed_estimate: The estimate of its work if that depends on the attributes alone, else None.
+        is_completion: Whether its body says more, see `Passage.completion`.
         classification: The last one, by the configuration's generation that it names.
     """
 
@@ -246,6 +249,7 @@ class RequestDigest:
         self.is_watch = attributes.is_resource_request and attributes.verb == "watch"
         self.is_long_running = attributes.long_running
         self.takes_seats = takes_seats(attributes)
+        self.is_completion = attributes.is_plain and is_completion(attributes.verb, attributes.path)
         self.classification: Classification | None = None
 
     def header(self, name: str) -> str:  # noqa: ARG002  for those that have headers
@@ -322,6 +326,7 @@ class Passage:
         classification: Where the request belongs; None before it entered.
         ticket: What the queue set gave; None if it was not asked, or rejected the request.
         refusal: Why the request was rejected; None if it was not.
+        completion: What the body says, set before it enters; None where that counts nowhere.
     """
 
     def __init__(self, control: FlowControl, digest: RequestDigest) -> None:
@@ -332,6 +337,7 @@ class Passage:
         self.classification: Classification | None = None
         self.ticket: Ticket | None = None
         self.refusal: Refusal | None = None
+        self.completion: Completion | None = None
         self._place: FlowLimits | None = None
         self._timer: Timer | None = None
 
@@ -406,6 +412,12 @@ class Passage:
             estimate = control.estimator.estimate(
                 digest.attributes, found.level.max_seats, found.flow.counters
             )
+        costs = found.level.costs
+        if costs.cost is not None:
+            completion = self.completion
+            if completion is not None:
+                costs.expect(completion, found.flow)
+            estimate = costs.estimate(estimate, completion, digest.header)
         result = found.level.queue_set.admit(found.flow, estimate, _on_dispatch, self)
         if type(result) is not Ticket:
             assert isinstance(result, RejectReason)
@@ -512,6 +524,8 @@ class Passage:
             self._waiter = None  # no cycle is left: the collector comes hardly ever
         if after is ABANDONED:
             return
+        if self.completion is not None and after is DONE:
+            self._learn()
         flows = self._control.top_flows
         if before is EXECUTING or before is ABANDONED:
             ticket, found, digest = self.ticket, self.classification, self.digest
@@ -519,6 +533,8 @@ class Passage:
             assert found is not None
             try:
                 digest.kind.executing.end(now_ns)
+                if ticket.estimate.units:
+                    found.level.costs.settle(ticket, self.completion, now_ns)
             finally:
                 found.level.queue_set.finish(ticket, digest.is_watch)
             ticket.details = None  # as above
@@ -529,6 +545,11 @@ class Passage:
             if flows is not None:
                 assert self.ticket is not None
                 flows.on_no_seats(self.ticket.flow, waited_ns, is_rejected=False)
+
+    def _learn(self) -> None:
+        completion, found = self.completion, self.classification
+        if completion is not None and found is not None:
+            found.level.costs.learn(completion, found.flow)
 
     def _leave_queue(self, now_ns: int, reason: RejectReason | None) -> int:
         """Wait no more; for how many nanoseconds it did."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from apfproxy.flowcontrol.costs import LevelCosts
 from apfproxy.flowcontrol.limits import LevelDemand, LevelLimits
 from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
-from apfproxy.objects.additions import MOST_WAIT_NS
+from apfproxy.objects.additions import MOST_WAIT_NS, TOKENS
 from apfproxy.objects.types import (
     ExemptPriorityLevelConfiguration,
     PriorityLevelConfiguration,
@@ -124,6 +125,7 @@ class PriorityLevel:
         is_quiescing: Whether its object is gone and it only drains.
         nominal_limit: Seats that its shares buy it.
         lower_limit, upper_limit: Seats that it never lends, and that it has at most.
+        costs: What its requests cost, if not time; learned over reconfigurations.
         max_seats: Seats that a work estimate may ask for; 0 where it sets no bound of its own.
         counts_tokens: Whether tokens of its completions are counted.
         target: Seats that it was to have at the last adjustment, before others were considered.
@@ -142,7 +144,9 @@ class PriorityLevel:
         self.configuration = configuration
         self.uid = stable_uid(configuration)
         self.additions = configuration.additions
-        self.counts_tokens = False
+        self.costs = LevelCosts()
+        self.costs.configure(self.additions.cost)
+        self.counts_tokens = self.additions.cost == TOKENS
         self.is_quiescing = False
         self.nominal_limit = 0
         self.lower_limit = 0
@@ -167,6 +171,8 @@ class PriorityLevel:
         self.configuration = configuration
         self.uid = stable_uid(configuration)
         self.additions = configuration.additions
+        self.costs.configure(self.additions.cost)
+        self.counts_tokens = self.additions.cost == TOKENS
         self.is_quiescing = False
 
     def level_demand(self, high_watermark: int, smoothed: float) -> LevelDemand:

@@ -17,6 +17,7 @@ world dispatches, whenever it has seats, the request that ends first in the virt
 3. Queues are visited round robin from the one after the last winner, so that ties take turns.
    If the winner does not fit, nothing is dispatched: seats are saved up for it.
 4. How long a request will execute is guessed to be 3 ms.  The error is made good when it ends.
+   Where a level counts costs of another kind, a request counts for longer or shorter, see `costs`.
 5. Virtual dispatch never precedes arrival: after any change of what is oldest in a queue, its
    `next_dispatch_r` is at least the R of that request's arrival.  Otherwise a queue that does not
    use its share would save it up and later shut out the others.
@@ -53,7 +54,6 @@ from apfproxy.flowcontrol.ticket import (
     EXECUTING,
     LINGERING,
     NS_PER_TICK,
-    SERVICE_GUESS_NS,
     SERVICE_GUESS_TICKS,
     WAITING,
     RejectReason,
@@ -265,7 +265,8 @@ class QueueSet:
         queue = ticket.queue
         if queue is not None:
             # The guess was charged at dispatch; the difference, rounded half away from zero.
-            error = estimate.initial_seats * (duration_ns - SERVICE_GUESS_NS)
+            worked_ns = duration_ns if ticket.worked_ns < 0 else ticket.worked_ns
+            error = estimate.initial_seats * (worked_ns - estimate.guess_ns)
             if error >= 0:
                 queue.next_dispatch_r += (error + NS_PER_TICK // 2) // NS_PER_TICK
             else:

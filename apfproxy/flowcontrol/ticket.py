@@ -69,7 +69,8 @@ class RejectReason(enum.StrEnum):
 class Flow:
     """Requests of one FlowSchema that share a distinguisher, "" where there is one queue or none.
 
-    The queue set keeps the hand here, and deals again when its dealer is another one.
+    The queue set keeps the hand here, and deals again when its dealer is another one; the level's
+    costs keep the tokens that a response of the flow has in the mean, 0 for unknown.
     """
 
     def __init__(self, hash_: int, distinguisher: str, counters: FlowSchemaCounters) -> None:
@@ -78,6 +79,7 @@ class Flow:
         self.counters = counters
         self.hand: tuple[int, ...] = ()
         self.dealer: Dealer | None = None
+        self.output_tokens = 0.0
 
     def deal(self, dealer: Dealer) -> tuple[int, ...]:
         self.dealer = dealer
@@ -89,22 +91,30 @@ class WorkEstimate:
     """Seats and time that a request is expected to need; immutable, so it may be shared.
 
     It holds `max_seats` from dispatch until it has lingered.  Work is in seat ticks, for a guessed
-    time.
+    time, which is in whole ticks.  `units` are those of its level's cost; 0 where time is the cost.
     """
 
     def __init__(
-        self, initial_seats: int, final_seats: int = 0, additional_latency_ns: int = 0
+        self,
+        initial_seats: int,
+        final_seats: int = 0,
+        additional_latency_ns: int = 0,
+        guess_ns: int = SERVICE_GUESS_NS,
+        units: float = 0.0,
     ) -> None:
+        self.guess_ns = guess_ns
+        self.units = units
         self.initial_seats = initial_seats
         self.final_seats = final_seats
         self.additional_latency_ns = additional_latency_ns
         self.max_seats = max(initial_seats, final_seats)
         self.final_work = seat_ticks(final_seats, additional_latency_ns)
-        self.work = initial_seats * SERVICE_GUESS_TICKS + self.final_work
+        self.work = initial_seats * (guess_ns // NS_PER_TICK) + self.final_work
 
     def cut(self, seats: int) -> WorkEstimate:
         """An estimate with its final work done by only that many final seats, in a longer time."""
-        return WorkEstimate(self.initial_seats, seats, ns_per_seat(self.final_work, seats))
+        latency_ns = ns_per_seat(self.final_work, seats)
+        return WorkEstimate(self.initial_seats, seats, latency_ns, self.guess_ns, self.units)
 
     def __repr__(self) -> str:
         return (
@@ -128,7 +138,8 @@ class Ticket:
 
     The queue set owns every field but `details`, the caller's own.  `dispatched_ns` is -1 before it
     was dispatched, `arrival_r` the progress meter at its arrival; `previous` and `next` are its
-    neighbours in the queue; the estimate is replaced if it had to be cut.
+    neighbours in the queue; the estimate is replaced if it had to be cut.  `worked_ns` is for how
+    long its execution counts, -1 for as long as it was; set before the end where cost is not time.
     """
 
     def __init__(
@@ -150,6 +161,7 @@ class Ticket:
         self.state = state
         self.dispatched_ns = dispatched_ns
         self.arrival_r = arrival_r
+        self.worked_ns = -1
         self.on_dispatch: Callable[[Ticket], None] | None = None
         self.previous: Ticket | None = None
         self.next: Ticket | None = None

@@ -43,8 +43,9 @@ REQUEST_RATE = PREFIX + "request-rate"
 REQUEST_BURST = PREFIX + "request-burst"
 LONG_RUNNING_LIMIT = PREFIX + "long-running-limit"
 STREAM_SEATS = PREFIX + "stream-seats"
+COST = PREFIX + "cost"
 
-OF_LEVEL = (BAN, PRIORITY, STREAM_SEATS, WAIT_LIMIT)
+OF_LEVEL = (BAN, COST, PRIORITY, STREAM_SEATS, WAIT_LIMIT)
 OF_FLOW_SCHEMA = (
     DISTINGUISHER,
     LONG_RUNNING_LIMIT,
@@ -217,6 +218,15 @@ _NO_DISTINGUISHER = {
 }
 
 
+_NO_COST = {
+    HeaderUse.CONNECTION: HeaderUse.CONNECTION.value,
+    HeaderUse.MALFORMED: "write tokens, or header:NAME such as header:X-Cost, of letters, digits"
+    " and hyphens",
+    HeaderUse.SECRET: HeaderUse.SECRET.value,
+    HeaderUse.IDENTITY: "it names the user, and is no number: take another header",
+}
+
+
 class DistinguisherKind(enum.Enum):
     GROUP = "group"
     PATH_PREFIX = "path-prefix"
@@ -238,11 +248,21 @@ class StreamSeats(enum.Enum):
     RELEASE = "release"
 
 
+class Cost(msgspec.Struct, frozen=True):
+    """The cost of requests: as a header says, by its name in lower case; "" for tokens."""
+
+    header: str = ""
+
+
+TOKENS = Cost()
+
+
 class LevelAdditions(msgspec.Struct, frozen=True):
     wait_limit_ns: int | None = None
     is_ban: bool = False
     priority: int | None = None
     stream_seats: StreamSeats | None = None
+    cost: Cost | None = None
     errors: tuple[FieldError, ...] = ()
 
 
@@ -285,6 +305,9 @@ def _describe_level(additions: LevelAdditions) -> Iterator[str]:
             "Of the levels with a priority the greatest gets seats first; this one has"
             f" {additions.priority} ({PRIORITY}), and is sure of what its shares are of theirs."
         )
+    if (cost := additions.cost) is not None:
+        what = f"the cost that the header {cost.header} says" if cost.header else "tokens"
+        yield f"Fair queuing shares {what}, not time ({COST})."
     yield from _describe_streams(additions.stream_seats)
 
 
@@ -375,6 +398,10 @@ def read_level_additions(
     if priority is not None and not has_queues:
         reader.refuse(PRIORITY, "nothing waits there for seats: only with limitResponse.type Queue")
         priority = None
+    cost = reader.read(COST, _cost)
+    if cost is not None and not has_queues:
+        reader.refuse(COST, "nothing is shared there: only with limitResponse.type Queue")
+        cost = None
     ban = reader.own.get(BAN)
     is_ban = ban == "true"
     if ban is not None and ban not in _FLAGS:
@@ -384,7 +411,8 @@ def read_level_additions(
         reader.refuse(BAN, detail)
         is_ban = False
     streams = reader.read(STREAM_SEATS, _stream_seats)
-    return LevelAdditions(wait_limit, is_ban, priority, streams, tuple(reader.errors[:MOST_ERRORS]))
+    errors = tuple(reader.errors[:MOST_ERRORS])
+    return LevelAdditions(wait_limit, is_ban, priority, streams, cost, errors)
 
 
 def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> FlowSchemaAdditions:
@@ -434,6 +462,17 @@ def _distinguisher(text: str) -> Distinguisher:
     if use is not HeaderUse.FIT:
         raise ValueError(_NO_DISTINGUISHER[use])
     return Distinguisher(DistinguisherKind.HEADER, header)
+
+
+def _cost(text: str) -> Cost:
+    kind, _, header = text.partition(":")
+    header = header.lower()
+    if text == "tokens":
+        return TOKENS
+    use = use_of(header) if kind == "header" else HeaderUse.MALFORMED
+    if use is not HeaderUse.FIT:
+        raise ValueError(_NO_COST[use])
+    return Cost(header)
 
 
 def _stream_seats(text: str) -> StreamSeats:

@@ -65,6 +65,7 @@ class LimitsInForce:
         self.tunnel_idle_ns = round(settings.tunnel.idle_timeout_s * 1e9)
         self.max_head_bytes = downstream.max_head_bytes
         self.gathered_body_bytes = limits.gathered_body_bytes
+        self.completion_body_bytes = limits.completion_body_bytes
         self.max_body_bytes = _or_unlimited(limits.max_body_bytes)
         self.max_pipelined_requests = _or_unlimited(limits.max_pipelined_requests)
         self.min_body_rate_bytes = limits.min_body_rate_bytes

@@ -29,6 +29,7 @@ from apfproxy.proxy import exchange_state as states
 from apfproxy.proxy import own_responses, reasons
 from apfproxy.proxy.abandoned import AbandonedResponse
 from apfproxy.proxy.client_limits import LARGE_HEAD_BYTES, NEVER_NS
+from apfproxy.proxy.completions import completion_of, reservation
 from apfproxy.proxy.early_seats import NS_PER_S, BodyFlow, WatchSeats
 from apfproxy.proxy.request_record import Failure, RequestRecord
 from apfproxy.proxy.token_flow import TokenFlow
@@ -85,6 +86,8 @@ class Exchange(PoolWaiter):
         """The body as it will be forwarded, until there is a connection for it."""
         self._body_waited_ns = self._bytes_before = 0
         """How long only the client has been waited for, for what came after so many bytes."""
+        self._reserved_bytes = 0
+        """The bytes of a completion's body, which is waited for: they are held before they come."""
         self._flow: BodyFlow | None = None
         """While a body is under way, to or from an API that is not Kubernetes'."""
         self._authentication: asyncio.Task[None] | None = None
@@ -190,19 +193,28 @@ class Exchange(PoolWaiter):
         Not where the client waits to be asked for it, or may wait for a response to what it has
         sent: it knows the length of a body only if it has no more to say.
         """
-        head = self.head
+        head, most = self.head, 0
+        if self.request.is_completion and not self.is_whole:
+            most = self._reserved_bytes = reservation(self.context, self.client, self.request)
+        if not most and head.framing == SIZED:
+            most = self.context.in_force.gathered_body_bytes
         if (
             self.is_whole
-            or head.framing != SIZED
             or head.expects_continue
             or not self.request.takes_seats
-            or len(self._held) >= self.context.in_force.gathered_body_bytes
+            or len(self._held) >= most
         ):
             self._acquire_seats()
             return
         self.state = states.GATHER[self.state]
         if self._wait_before_seats():
             self._watch_body()
+
+    @property
+    def _can_send_rest(self) -> bool:
+        """Whether a large body would be sent on by now, were it not to be read."""
+        least = self.context.in_force.gathered_body_bytes
+        return self._reserved_bytes > 0 and len(self._held) >= least
 
     def on_request_body(self, pieces: Sequence[Piece], *, is_last: bool) -> None:
         self.is_whole = is_last
@@ -224,7 +236,8 @@ class Exchange(PoolWaiter):
             if len(self._held) >= self.context.held_bytes:
                 self.client.pause_reading()
             return
-        is_enough = len(self._held) >= self.context.in_force.gathered_body_bytes
+        most = self._reserved_bytes or self.context.in_force.gathered_body_bytes
+        is_enough = len(self._held) >= most
         if is_enough and not is_last:
             self.client.pause_reading()  # until there is a connection to pass it on to
         if is_last or is_enough:
@@ -233,7 +246,7 @@ class Exchange(PoolWaiter):
     def _hold(self) -> bool:
         """Count what waits of the request; where there is no room it is refused: False."""
         client = self.client
-        bound = client.hold(self.head.kept_bytes + len(self._held))
+        bound = client.hold(self.head.kept_bytes + max(len(self._held), self._reserved_bytes))
         if bound is None:
             return True
         why = reasons.UNHELD[bound]
@@ -255,6 +268,9 @@ class Exchange(PoolWaiter):
         tracer = context.tracer
         if tracer is not None:
             self.trace = tracer.begin(self.request)
+        if self.request.is_completion:
+            self._reserved_bytes = 0
+            passage.completion = completion_of(context, self.request, self._held, self.is_whole)
         goes_on = passage.acquire(self)
         ticket = passage.ticket
         if goes_on:
@@ -467,6 +483,8 @@ class Exchange(PoolWaiter):
                 self._cut(now_ns)
         elif state is states.AWAITING and self.is_whole and self.request.is_long_running:
             self._wait_on()
+        elif state is states.GATHERING and self._can_send_rest:
+            self._acquire_seats()
         elif state is states.GATHERING or (
             relay is not None and not relay.upstream.is_write_paused and not self.is_whole
         ):
@@ -597,6 +615,8 @@ class Exchange(PoolWaiter):
             self._log(now_ns, "")
         if self.request.is_list and relay.status == 200 and relay.body_bytes:
             context.flow_control.costs.list_finished(self.request.attributes, relay.body_bytes)
+        if (completion := self.passage.completion) is not None:
+            completion.is_served = relay.status < 400
         if context.load_meter is not None:
             self._measure(context.load_meter, relay, now_ns)
         if client.held:
@@ -1040,6 +1060,9 @@ class Relay(ResponseSink):
         exchange = self._exchange
         if self.tokens is not None:
             self.tokens.end()
+            if (completion := exchange.passage.completion) is not None:
+                counter = self.tokens.counter
+                completion.count(counter.prompt_tokens, counter.tokens)
             self.tokens = None
         if self.watch is not None:
             self.watch.cancel()

@@ -260,6 +260,7 @@ class LimitSettings(Record):
     max_pipelined_requests: Annotated[int, bounds(1)] | None = None
     max_body_bytes: Annotated[int, size(0)] | None = None
     gathered_body_bytes: Annotated[int, size(0, 32768)] = 32768
+    completion_body_bytes: Annotated[int, size(0, 1 << 24)] = 1 << 20
     max_held_bytes: Annotated[int, size(1 << 20)] | None = None
     max_held_bytes_per_address: Annotated[int, size(1 << 18)] | None = None
     max_held_bytes_per_connection: Annotated[int, size(1 << 18)] = 4 << 20

@@ -80,8 +80,8 @@ downstream:
   http2: {enabled: false, cleartext: true, maxConcurrentStreams: 7, goawayChance: 0.01}
   limits: {maxConnections: 700, maxConnectionsPerAddress: 8, maxPipelinedRequests: 9,
     maxBodyBytes: 10, maxHeldBytes: 11MiB, maxHeldBytesPerAddress: 10MiB,
-    maxHeldBytesPerConnection: 9MiB, gatheredBodyBytes: 11, minBodyRateBytes: 12, bodyRateGrace:
-    13s, slowReaderGrace: 14s, slowReadersPerLevel: 15}
+    maxHeldBytesPerConnection: 9MiB, gatheredBodyBytes: 11, completionBodyBytes: 16,
+    minBodyRateBytes: 12, bodyRateGrace: 13s, slowReaderGrace: 14s, slowReadersPerLevel: 15}
   overload: {loopDelay: 15s, memoryBytes: 16GiB}
 upstream:
   url: https://127.0.0.1:10

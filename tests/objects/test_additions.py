@@ -18,7 +18,9 @@ from apfproxy.objects.additions import (
     OF_FLOW_SCHEMA,
     OF_LEVEL,
     PREFIX,
+    TOKENS,
     Condition,
+    Cost,
     Distinguisher,
     DistinguisherKind,
     FlowSchemaAdditions,
@@ -97,6 +99,21 @@ DISTINGUISHERS = {
             "\nA response of unknown length has its seats until it ends"
             " (apfproxy.io/stream-seats).",
             id="streams-of-a-level",
+        ),
+        pytest.param(
+            QUEUING,
+            {"cost": "tokens"},
+            LevelAdditions(cost=TOKENS),
+            "Fair queuing shares tokens, not time (apfproxy.io/cost).",
+            id="tokens",
+        ),
+        pytest.param(
+            QUEUING,
+            {"cost": "header:X-Cost"},
+            LevelAdditions(cost=Cost("x-cost")),
+            "Fair queuing shares the cost that the header x-cost says, not time"
+            " (apfproxy.io/cost).",
+            id="cost-of-a-header",
         ),
         pytest.param(
             SCHEMA,
@@ -184,11 +201,12 @@ HEADERS = {
     **dict.fromkeys(("Connection", "te"), OF_CONNECTIONS),
     **dict.fromkeys(("X-Remote-User", "x-remote-extra-team"), OF_USERS),
 }
+COST = "write tokens, or header:NAME such as header:X-Cost, of letters, digits and hyphens"
 NO_BAN = "only with limited.nominalConcurrencyShares 0 and limitResponse.type Reject"
 ONLY_QUEUE = "only with limitResponse.type Queue"
 OF_LEVELS = (
-    'supported values: "apfproxy.io/ban", "apfproxy.io/priority", "apfproxy.io/stream-seats",'
-    ' "apfproxy.io/wait-limit"'
+    'supported values: "apfproxy.io/ban", "apfproxy.io/cost", "apfproxy.io/priority",'
+    ' "apfproxy.io/stream-seats", "apfproxy.io/wait-limit"'
 )
 OF_SCHEMAS = (
     'supported values: "apfproxy.io/distinguisher", "apfproxy.io/long-running-limit",'
@@ -207,6 +225,13 @@ OF_SCHEMAS = (
         (QUEUING, "wait-limt", "5s", f'Unsupported value: "apfproxy.io/wait-limt": {OF_LEVELS}'),
         (QUEUING, "request-rate", "5", "Forbidden: put it on a FlowSchema, or remove it"),
         *((QUEUING, "priority", bad, PRIORITY) for bad in ("0", "1001", "-1", "1.5", "high", "")),
+        *((QUEUING, "cost", bad, COST) for bad in ("", "token", "tokens:a", "header:", "time")),
+        (QUEUING, "cost", "header:Cookie", "an object must not hold secrets: take another header"),
+        (QUEUING, "cost", "header:TE", OF_CONNECTIONS),
+        *(
+            (level, "cost", "tokens", f"Forbidden: nothing is shared there: {ONLY_QUEUE}")
+            for level in (REJECTING, EXEMPT)
+        ),
         *(
             (level, "priority", "5", f"Forbidden: nothing waits there for seats: {ONLY_QUEUE}")
             for level in (REJECTING, EXEMPT)

@@ -1,0 +1,53 @@
+"""Bodies of completions, which are read before their requests take seats.
+
+A body is waited for as a whole, up to `downstream.limits.completionBodyBytes`, where any level,
+FlowSchema or rate counts what it says.  Its room is reserved at once, so that a request is not
+refused half way that would have been served without being read.  One that cannot be read, since it
+is larger, slow, compressed, or held back until it is asked for, is served all the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.http.chunked import ChunkedDecoder
+from apfproxy.http.request_fields import SIZED
+from apfproxy.request.completion import Completion, read_completion
+
+if TYPE_CHECKING:
+    from apfproxy.proxy.client import Client
+    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.request import Request
+
+
+def reservation(context: Context, client: Client, request: Request) -> int:
+    """How many bytes of a completion's body to wait for, held from now on; 0 for none."""
+    head, most = request.head, context.in_force.completion_body_bytes
+    needed = head.body_bytes if head.framing == SIZED else most
+    if (
+        needed > most
+        or head.expects_continue
+        or not request.takes_seats
+        or not context.flow_control.controller.reads_completions
+        or client.hold(head.kept_bytes + needed) is not None
+    ):
+        return 0
+    client.resume_reading()
+    return needed
+
+
+def completion_of(
+    context: Context, request: Request, body: bytes | bytearray, is_whole: bool
+) -> Completion | None:
+    """Read a completion's body, as it will be forwarded; None where that counts nowhere."""
+    if not context.flow_control.controller.reads_completions:
+        return None
+    head = request.head
+    if not is_whole or len(body) > context.in_force.completion_body_bytes:
+        return Completion(head.body_bytes or len(body))
+    if head.framing != SIZED:
+        pieces, _ = ChunkedDecoder().feed(bytes(body))
+        body = b"".join(pieces)
+    if request.header("content-encoding") not in ("", "identity"):
+        return Completion(len(body))
+    return read_completion(body)

@@ -1,0 +1,155 @@
+"""Completions: their bodies are read before they take seats, and whatever they are, they go on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.settings import HTTP_API, OBSERVE, DownstreamSettings, LimitSettings
+from tests.proxy.fakes import OBJECTS, OK, Bench, connection_of, status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from apfproxy.request.completion import Completion
+    from tests.proxy.fakes import FakeTransport
+
+BODY = json.dumps({"model": "m", "max_tokens": 100, "messages": [{"content": "x" * 300}]}).encode()
+LARGE = json.dumps({"messages": [{"content": "x" * 600_000}], "model": "large"}).encode()
+LEVEL = b"kind: PriorityLevelConfiguration\nmetadata: {name: queued"
+
+
+def sized(body: bytes, length: int | None = None, more: bytes = b"") -> bytes:
+    size = len(body) if length is None else length
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\n%bContent-Length: %d\r\n\r\n"
+    return head % (more, size) + body
+
+
+def chunked(*parts: bytes) -> bytes:
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in parts)
+
+
+def counting(**settings: object) -> Bench:
+    bench = Bench(preset=HTTP_API, gathered_body_bytes=32768, **settings)  # type: ignore[arg-type]
+    assert 1 == OBJECTS.count(LEVEL)
+    bench.apply(OBJECTS.replace(LEVEL, LEVEL + b", annotations: {apfproxy.io/cost: tokens}"))
+    return bench
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with counting() as result:
+        yield result
+
+
+def completion_of(client: FakeTransport) -> Completion:
+    exchange = connection_of(client).exchange
+    assert exchange is not None
+    assert exchange.passage.completion is not None
+    return exchange.passage.completion
+
+
+@pytest.mark.parametrize("enforcement", ["enforce", OBSERVE])
+def test_a_body_that_comes_with_its_head(enforcement: str) -> None:
+    with counting(enforcement=enforcement) as bench:
+        client = bench.ask(sized(BODY))
+        found = completion_of(client)
+        assert ("m", 100, -(-len(BODY) // 4)) == (
+            found.model, found.most_output, found.prompt_tokens,
+        )  # fmt: skip
+        bench.send(bench.upstreams[0], OK)
+        assert found.is_served
+        assert found.estimated == found.tokens == found.prompt_tokens + 100
+        bench.assert_at_rest(client)
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_a_large_body_is_waited_for(bench: Bench, is_chunked: bool) -> None:
+    request = chunked(LARGE[:200_000], LARGE[200_000:]) if is_chunked else sized(LARGE)
+    client = bench.ask(request[:180_000])
+    assert (0, 0, 0) == bench.use()
+    for start in range(180_000, len(request), 100_000):
+        bench.send(client, request[start : start + 100_000])
+    if is_chunked:
+        assert (0, 0, 0) == bench.use()
+        bench.send(client, b"0\r\n\r\n")
+
+    assert ("large", -(-len(LARGE) // 4)) == (
+        completion_of(client).model, completion_of(client).prompt_tokens,
+    )  # fmt: skip
+    assert (1, 0, 0) == bench.use()
+    assert bench.upstreams[0].take().endswith(LARGE[-100:] + b"\r\n0\r\n\r\n" * is_chunked)
+    bench.send(bench.upstreams[0], OK)
+    bench.assert_at_rest(client)
+
+
+@pytest.mark.parametrize(
+    ("request_", "prompt_bytes"),
+    [
+        (sized(b"{", 2 << 20), 2 << 20),
+        (sized(gzip.compress(BODY), None, b"Content-Encoding: gzip\r\n"), 0),
+        (sized(b"", 4000, b"Expect: 100-continue\r\n"), 4000),
+        (sized(b"{" * 32768, 2 << 20), 2 << 20),
+        (sized(b"[1]"), 3),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_served(
+    bench: Bench, request_: bytes, prompt_bytes: int
+) -> None:
+    client = bench.ask(request_)
+    if (0, 0, 0) == bench.use():  # a larger one begins as any body does
+        bench.send(client, b" " * 32768)
+    assert (1, 0, 0) == bench.use()
+    found = completion_of(client)
+    expected = -(-prompt_bytes // 4) if prompt_bytes else found.prompt_tokens
+    assert ("", 0, expected) == (found.model, found.most_output, found.prompt_tokens)
+    bench.send(bench.upstreams[0], OK)
+    assert b"200" == status(client.take().removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n"))
+    bench.assert_at_rest(client)
+
+
+@pytest.mark.parametrize("request_", [chunked(b" " * 40_000), sized(b" " * 40_000, 100_000)])
+def test_a_slow_body_goes_on_unread(bench: Bench, request_: bytes) -> None:
+    client = bench.ask(request_)
+    more = b"1770\r\n%b\r\n" % (b" " * 6000) if b"chunked" in request_ else b" " * 5000
+    for _ in range(6):
+        assert (0, 0, 0) == bench.use()
+        bench.send(client, more)
+        bench.wait(10)
+
+    assert (1, 0, 0) == bench.use()
+    assert ("", False) == (completion_of(client).model, completion_of(client).is_served)
+    bench.assert_at_rest(client)
+
+
+def test_a_body_for_which_there_is_no_room_goes_on_unread() -> None:
+    limits = LimitSettings(max_held_bytes=1 << 20)
+    with counting(downstream=DownstreamSettings(limits=limits)) as bench:
+        client = bench.ask(sized(LARGE)[:40_000])
+        assert (1, 0, 0) == bench.use()
+        assert "" == completion_of(client).model
+        bench.assert_at_rest(client)
+
+
+@pytest.mark.parametrize("request_", [sized(BODY), sized(BODY)[:-5], chunked(BODY)])
+def test_what_no_level_counts_is_not_read(request_: bytes) -> None:
+    with Bench(preset=HTTP_API, gathered_body_bytes=8) as bench:
+        client = bench.ask(request_)
+        exchange = connection_of(client).exchange
+        assert exchange is not None
+        assert exchange.passage.completion is None
+        assert (1, 0, 0) == bench.use()
+        bench.assert_at_rest(client)
+
+
+def test_an_error_is_charged_by_time(bench: Bench) -> None:
+    client = bench.ask(sized(BODY))
+    found = completion_of(client)
+    bench.send(bench.upstreams[0], b"HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n")
+
+    assert not found.is_served
+    bench.assert_at_rest(client)
