@@ -408,7 +408,7 @@ class Exchange(PoolWaiter):
         return found.stream_seats is StreamSeats.RELEASE and head.length < 0
 
     def token_flow(self, head: ResponseHead, found: Classification) -> TokenFlow | None:
-        """What counts the tokens of a response, at a level that does that; None if it has none."""
+        """Count the tokens of a response, at a level that does that; None if it has none."""
         if head.status != 200 or self.request.attributes.verb != "post":
             return None
         counter = token_counter(head.lines)

@@ -153,3 +153,24 @@ def test_an_error_is_charged_by_time(bench: Bench) -> None:
 
     assert not found.is_served
     bench.assert_at_rest(client)
+
+
+SAID = b'{"usage":{"prompt_tokens":5,"completion_tokens":70}}'
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_tokens_count_as_the_response_says(bench: Bench, is_stream: bool) -> None:
+    client = bench.ask(sized(BODY))
+    found = completion_of(client)
+    if is_stream:  # until its client has gone
+        for part in (EVENTS, b"a\r\ndata: {}\n\n\r\n", b"a\r\ndata: {}\n\n\r\n"):
+            bench.send(bench.upstreams[0], part)
+        bench.end(client)
+    else:
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        bench.send(bench.upstreams[0], head % len(SAID) + SAID)
+
+    assert found.is_served
+    assert (found.prompt_tokens + 2 if is_stream else 75) == found.tokens
+    bench.assert_at_rest(client)
