@@ -454,7 +454,7 @@ class AdminPages:
             "capacity": found.capacity,
             "measures": {
                 name: {"total": total, "maxOverestimate": error}
-                for name, total, error in zip(BY, found.totals, found.errors, strict=True)
+                for name, total, error in zip(BY, found.totals, found.errors, strict=False)
             },
             "flows": list(map(flow_json, chosen)),
         }
@@ -494,7 +494,8 @@ OF_A_CLUSTER: Final = {
     ),
     "/debug/top_flows": Page(
         AdminPages.top_flows,
-        "flows that took or waited most lately; ?by=seatSeconds|waitSeconds|rejected, ?limit=20",
+        "flows that took or waited most lately; ?by=seatSeconds|waitSeconds|rejected|tokens,"
+        " ?limit=20",
     ),
     "/debug/endpoints": Page(AdminPages.endpoints, "every server behind, its state and its load"),
     "/debug/fleet": Page(

@@ -34,6 +34,7 @@ from apfproxy.admin.state import (
     ReviewState,
     ServedState,
     Times,
+    TokensState,
     TracesState,
     UpstreamState,
     UsageState,
@@ -403,6 +404,8 @@ def flow_schema_states(
         counters = counted.get((state.priority_level, state.name))
         if counters is not None and counters.has_counted:
             fill(state, COUNTED, counters)
+            if counters.tokens is not None:
+                state.tokens = read(TokensState, counters.tokens)
         yield state
 
 

@@ -200,6 +200,7 @@ REQUESTS_BY_PHASE: Final = cases(
 )
 WAITS: Final = cases("execute", true="wait_executed_ns", false="wait_rejected_ns")
 EXECUTIONS: Final = cases("type", regular="execution_regular_ns", watch="execution_watch_ns")
+FIRST_TOKENS: Final = cases("since", arrival="first_token_ns", dispatch="first_token_executing_ns")
 RESULTS: Final = AuthenticationState.__struct_fields__
 AUTHENTICATIONS: Final = cases("result", **{each: f"authentications.{each}" for each in RESULTS})
 
@@ -272,6 +273,22 @@ TABLE: Final[tuple[Family, ...]] = (
          "Most seats that a request was estimated to need at any stage"),
         ("watch_count_samples", "watch_count", meters.WATCH_COUNT_BOUNDS, 1,
          "Watches that a mutating request was estimated to notify"),
+        skips_empty=True,
+    ),
+    *of(each(FLOW_SCHEMAS, "tokens"), f"{PREFIX}completion",
+        ("s_total", "completions",
+         "Completions of language models that are over and of which tokens are known"),
+        ("_streams_open", "open_streams",
+         "Responses under way in which tokens come as they are made"),
+        ("_prompt_tokens_total", "prompt_tokens",
+         "Tokens of prompts, where the response says its usage"),
+        ("_tokens_total", "completion_tokens",
+         "Tokens that were made, as they come: by usage, else by events or lines of a stream"),
+        ("_first_token_seconds", FIRST_TOKENS, meters.FIRST_TOKEN_BOUNDS_S, NS_PER_S,
+         "Time to the first token of a stream, since its request's arrival or its dispatch"),
+        ("_between_tokens_seconds", "between_tokens_ns", meters.BETWEEN_TOKENS_BOUNDS_S, NS_PER_S,
+         "Time from one token of a stream to the next"),
+        is_always=False,
         skips_empty=True,
     ),
     *of(clusters, "apiserver_",

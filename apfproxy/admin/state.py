@@ -256,6 +256,18 @@ class LevelState(Growing):
         return None if self.is_exempt else self.upper_limit
 
 
+class TokensState(State, frozen=True):
+    """Completions of a FlowSchema at a level, of which tokens are counted."""
+
+    open_streams: Amount = 0
+    completions: Count = 0
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+    first_token_ns: Times = Times()
+    first_token_executing_ns: Times = Times()
+    between_tokens_ns: Times = Times()
+
+
 class FlowSchemaState(Growing):
     """A FlowSchema at a level, maybe of a former configuration; `kind` is what its flows are."""
 
@@ -288,6 +300,7 @@ class FlowSchemaState(Growing):
     queue_length_after_enqueue: Times = Times()
     work_estimated_seats: Times = Times()
     watch_count: Times = Times()
+    tokens: TokensState | None = None
 
 
 class UsageState(State, frozen=True):
@@ -306,6 +319,7 @@ class Flow(State, frozen=True):
     seat_seconds: Total = 0.0
     wait_seconds: Total = 0.0
     rejected: Total = 0.0
+    tokens: Total = 0.0
 
 
 class FlowsState(State, frozen=True):

@@ -71,6 +71,7 @@ FLOWS: Final[Table] = {
     "SeatSeconds": lambda flow: f"{flow.seat_seconds:.3f}",
     "WaitSeconds": lambda flow: f"{flow.wait_seconds:.3f}",
     "Rejected": lambda flow: f"{flow.rejected:.0f}",
+    "Tokens": lambda flow: f"{flow.tokens:.0f}",
 }
 OBJECTS: Final[Table] = {each: itemgetter(each.lower()) for each in ("Kind", "Name", "UID", "What")}
 CLUSTERS: Final[Table] = {

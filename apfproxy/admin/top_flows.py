@@ -1,4 +1,4 @@
-"""The flows that use most seats, wait longest and are rejected most, in bounded memory.
+"""The flows with most seats, waits, rejections and tokens, in bounded memory.
 
 Each measure has a sketch of its own.  When a sketch counts more keys than twice its capacity, all
 counts are lowered by the one that comes next after the capacity's largest, and
@@ -41,7 +41,7 @@ MAX_NAME: Final = 256
 MAX_EXPONENT: Final = 64.0
 """Half-lives after which the counts are scaled down: far from a float's maximum, 2**1023."""
 
-MEASURES: Final = ("seat_seconds", "wait_seconds", "rejected")
+MEASURES: Final = ("seat_seconds", "wait_seconds", "rejected", "tokens")
 MOST: Final = 20
 
 
@@ -91,12 +91,13 @@ class Sketch:
 
 
 class Used:
-    __slots__ = ("rejections", "seats", "wait_ns")
+    __slots__ = ("rejections", "seats", "tokens", "wait_ns")
 
     def __init__(self) -> None:
         self.seats = 0
         self.wait_ns = 0
         self.rejections = 0
+        self.tokens = 0
 
     def __repr__(self) -> str:
         return f"<Used {self.seats}, waited {self.wait_ns} ns, {self.rejections} rejected>"
@@ -130,6 +131,10 @@ class TopFlows:
         used.wait_ns += waited_ns
         used.rejections += is_rejected
 
+    def on_tokens(self, flow: Asked, tokens: int) -> None:
+        used = self._batch.get(flow) or self._begin(flow)
+        used.tokens += tokens
+
     def _begin(self, flow: Asked) -> Used:
         if len(self._batch) >= MAX_BATCH:
             self._fold()
@@ -149,7 +154,7 @@ class TopFlows:
 
     def _put(self, batch: dict[Asked, Used]) -> None:
         growth = self._growth()
-        seats, waits, rejections = self._sketches
+        seats, waits, rejections, tokens = self._sketches
         for flow, used in batch.items():
             counters = flow.counters
             key = counters.flow_schema, counters.priority_level, flow.distinguisher[:MAX_NAME]
@@ -159,6 +164,8 @@ class TopFlows:
                 waits.add(key, used.wait_ns * growth * 1e-9)
             if used.rejections:
                 rejections.add(key, used.rejections * growth)
+            if used.tokens > 0:
+                tokens.add(key, used.tokens * growth)
         for sketch in self._sketches:
             sketch.settle()
 
@@ -193,15 +200,13 @@ class TopFlows:
     def _flow(self, key: FlowKey, growth: float) -> Flow:
         flow_schema, priority_level, flow = key
         shown = flow.encode(errors="backslashreplace").decode()
-        used, waited, rejected = (sketch.estimate(key) / growth for sketch in self._sketches)
+        numbers = [sketch.estimate(key) / growth for sketch in self._sketches]
         return Flow(
             flow_schema=flow_schema,
             priority_level=priority_level,
             flow=shown,
             is_whole=shown == flow and len(flow) < MAX_NAME,
-            seat_seconds=used,
-            wait_seconds=waited,
-            rejected=rejected,
+            **dict(zip(MEASURES, numbers, strict=True)),
         )
 
     def close(self) -> None:

@@ -168,6 +168,9 @@ class FlowObserver(Protocol):
     def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
         """A request ended without having got any, rejected or given up by its client."""
 
+    def on_tokens(self, flow: Flow, tokens: int) -> None:
+        """Tokens came for a request, or turned out to be fewer than were told."""
+
 
 class FlowControl:
     """Holds what all passages share; `unix_s` is the wall clock, in whole seconds.

@@ -22,7 +22,7 @@ from apfproxy.flowcontrol.passage import ABANDONED, Passage
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.http.request_fields import SIZED
 from apfproxy.http.response_head import ResponseError, ResponseHead, is_event_stream
-from apfproxy.http.token_counter import token_counter
+from apfproxy.http.token_counter import UNKNOWN, token_counter
 from apfproxy.http.upgrade import check_accept, switched
 from apfproxy.objects.additions import StreamSeats
 from apfproxy.proxy import exchange_state as states
@@ -414,8 +414,8 @@ class Exchange(PoolWaiter):
         counter = token_counter(head.lines)
         if counter is None:
             return None
-        meter = found.flow.counters.token_meter()
-        return TokenFlow(counter, meter, self._begun_ns or self.asked_ns, self.sent_ns)
+        top_flows, begun_ns = self.context.flow_control.top_flows, self._begun_ns or self.asked_ns
+        return TokenFlow(counter, found.flow, top_flows, begun_ns, self.sent_ns)
 
     def begin_stream(self, now_ns: int) -> bool:
         """Give the seats back for a response that lasts; else its client gets 429."""
@@ -784,6 +784,7 @@ class Exchange(PoolWaiter):
         else:
             seats, asked_ns = ticket.estimate.max_seats, self.asked_ns
         status = 0 if relay is None else relay.status
+        tokens = None if relay is None or relay.tokens is None else relay.tokens.counter
         request, found = self.request, passage.classification
         record = RequestRecord(
             self.head,
@@ -805,6 +806,8 @@ class Exchange(PoolWaiter):
             self._made_line,
             self._endpoint_name,
             0 if trace is None else trace.trace_id,
+            UNKNOWN if tokens is None else tokens.prompt_tokens,
+            UNKNOWN if tokens is None else tokens.tokens,
         )
         if access_log is not None:
             access_log.take(record)

@@ -165,13 +165,14 @@ class LogLines:
             by = f',"upstream":{quoted(endpoint)}' if endpoint else ""
             if trace_id:
                 by += f',"traceId":"{trace_id:032x}"'
+            tokens = "" if record.completion_tokens < 0 else _text_of_tokens(record)
             because = f',"why":{quoted(why)}' if why else ""
             made = record.audit_line
             audit_id = f'","auditId":"{made_id(made)}' if made else ""
             lines.append(
                 f"{second_text}{digits[begun_us // 1000]}{digits[begun_us % 1000]}{who}{what}"
                 f"{where}{waited}{took_s}.{digits[took_us // 1000]}{digits[took_us % 1000]}{came}"
-                f'{record.body_bytes}{by},"reason":"{record.reason}"{because},'
+                f'{record.body_bytes}{tokens}{by},"reason":"{record.reason}"{because},'
                 f'"client":"{record.client_address}{audit_id}"}}\n'
             )
         return "".join(lines).encode()
@@ -261,6 +262,11 @@ def _text_of_query(query: Mapping[str, tuple[str, ...]]) -> str:
 
 def _text_of_status(status: int, upstream_status: int) -> str:
     return f',"status":{status or "null"},"upstreamStatus":{upstream_status or "null"},"bytes":'
+
+
+def _text_of_tokens(record: RequestRecord) -> str:
+    prompt = record.prompt_tokens if record.prompt_tokens >= 0 else "null"
+    return f',"promptTokens":{prompt},"completionTokens":{record.completion_tokens}'
 
 
 def cut(text: str, most: int = MAX_TEXT) -> str:

@@ -55,6 +55,7 @@ class RequestRecord(msgspec.Struct):
         body_bytes: Length of the response's body, as far as it was sent.
         reason: Of `RejectReason` or `Failure`; "" if it was neither rejected nor failed.
         endpoint: The endpoint that had it last; "" for none, and where there is only one.
+        prompt_tokens, completion_tokens: Of a completion, as far as known; -1 where they are not.
     """
 
     head: RequestHead | None
@@ -76,3 +77,5 @@ class RequestRecord(msgspec.Struct):
     audit_line: bytes = b""
     endpoint: str = ""
     trace_id: int = 0
+    prompt_tokens: int = -1
+    completion_tokens: int = -1

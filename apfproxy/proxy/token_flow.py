@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apfproxy.flowcontrol.meters import TokenMeter
+    from apfproxy.flowcontrol.passage import FlowObserver
+    from apfproxy.flowcontrol.ticket import Flow
     from apfproxy.http.read_buffer import Piece
     from apfproxy.http.token_counter import TokenCounter
 
@@ -20,10 +21,17 @@ class TokenFlow:
     """
 
     def __init__(
-        self, counter: TokenCounter, meter: TokenMeter, begun_ns: int, sent_ns: int
+        self,
+        counter: TokenCounter,
+        flow: Flow,
+        top_flows: FlowObserver | None,
+        begun_ns: int,
+        sent_ns: int,
     ) -> None:
         self.counter = counter
-        self._meter = meter
+        self._flow = flow
+        self._top_flows = top_flows
+        self._meter = meter = flow.counters.token_meter()
         self._begun_ns = begun_ns
         self._sent_ns = sent_ns
         self._last_ns = 0
@@ -41,8 +49,7 @@ class TokenFlow:
                 meter.first_token_executing_ns.observe(now_ns - self._sent_ns)
             self._last_ns = now_ns
         if events:
-            self._counted += events
-            meter.count(events)
+            self._count(events)
 
     def end(self) -> None:
         """Count what its usage said, in place of events; comes once, however it ends."""
@@ -51,4 +58,10 @@ class TokenFlow:
         if counter.tokens >= 0:
             meter.completions += 1
             meter.prompt_tokens += max(0, counter.prompt_tokens)
-            meter.count(counter.tokens - self._counted)
+            self._count(counter.tokens - self._counted)
+
+    def _count(self, tokens: int) -> None:
+        self._counted += tokens
+        self._meter.count(tokens)
+        if self._top_flows is not None:
+            self._top_flows.on_tokens(self._flow, tokens)

@@ -167,7 +167,7 @@ def test_the_whole(scene: Scene) -> None:
         "clientProblems": ["all are one"], "flowSchemaCount": 3,
         "topFlows": [{
             "flowSchema": "all", "priorityLevel": "tiny", "flow": "ann", "seatSeconds": 7.0,
-            "waitSeconds": 0.0, "rejected": 0.0, "kind": "user", "isWhole": True,
+            "waitSeconds": 0.0, "rejected": 0.0, "tokens": 0.0, "kind": "user", "isWhole": True,
         }],
         "configuration": {
             "generation": 2, "source": "files",

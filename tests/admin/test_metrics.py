@@ -15,7 +15,7 @@ from apfproxy.admin.access_log import AccessLog
 from apfproxy.admin.gathering import admin_state, gathered
 from apfproxy.admin.metric_table import MAX_ENDPOINTS, OTHER, TABLE
 from apfproxy.admin.metrics import CONTENT_TYPE, MOST_SAMPLES, page
-from apfproxy.admin.state import ClusterState
+from apfproxy.admin.state import ClusterState, summed
 from apfproxy.base.faults import Faults, Part
 from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.base.tls_files import Lifetime
@@ -205,6 +205,37 @@ def test_durations_are_seconds(scene: Scene) -> None:
         fc:request_wait_duration_seconds_count{SCHEMA,execute=false} 1
         fc:request_execution_seconds_sum{SCHEMA,type=regular} 0.035
         fc:request_execution_seconds_count{SCHEMA,type=watch} none
+        """),
+    )
+
+
+def test_tokens(scene: Scene) -> None:
+    """Tokens have series once some of the FlowSchema were counted, in workers together."""
+    check(scene.state(), "own:completions_total* 0\nown:completion_first_token_seconds_count* 0")
+    (counters,) = scene.controller.flow_schema_counters()
+    meter = counters.token_meter()
+    meter.open_streams, meter.completions, meter.prompt_tokens = 1, 2, 30
+    meter.count(400)
+    meter.first_token_ns.observe(300 * MS)
+    meter.first_token_executing_ns.observe(200 * MS)
+    meter.between_tokens_ns.observe_each(4, 80 * MS)
+    state = scene.state()
+    check(
+        state,
+        of_schema("""
+        own:completion@{SCHEMA} | s_total 2; _streams_open 1; _prompt_tokens_total 30
+        own:completion_tokens_total{SCHEMA} 400
+        own:completion_first_token_seconds_sum{SCHEMA,since=@} | arrival 0.3; dispatch 0.2
+        own:completion_first_token_seconds_bucket{SCHEMA,since=arrival,le=@} | 0.25 0; 0.5 1
+        own:completion_between_tokens_seconds_@{SCHEMA} | sum 0.08; count 4
+        own:completion_between_tokens_seconds_bucket{SCHEMA,le=@} | 0.01 0; 0.025 4
+        """),
+    )
+    check(
+        summed([state, scene.state(is_full=False)], [scene.state()]),
+        of_schema("""
+        own:completion@{SCHEMA} | s_total 6; _streams_open 2; _tokens_total 1200
+        own:completion_between_tokens_seconds_count{SCHEMA} 12
         """),
     )
 

@@ -13,6 +13,7 @@ from apfproxy.admin.top_flows import (
     MAX_BATCH,
     MAX_EXPONENT,
     MAX_NAME,
+    MEASURES,
     Sketch,
     TopFlows,
     largest,
@@ -73,7 +74,7 @@ def test_bounds_of_the_sketch(capacity: int, batches: list[list[tuple[int, int]]
                 assert true <= sketch.error
 
 
-def test_three_measures() -> None:
+def test_all_measures() -> None:
     bench = Bench()
     ann, bob, carl = flow("ann"), flow("bob"), flow("carl")
     bench.take(ann, seats=2, seconds=3)
@@ -82,12 +83,17 @@ def test_three_measures() -> None:
     bench.top_flows.on_no_seats(carl, 2 * NS, is_rejected=True)
     bench.top_flows.on_no_seats(carl, NS, is_rejected=False)
     bench.top_flows.on_no_seats(ann, 0, is_rejected=True)
+    for tokens in 70, -3:
+        bench.top_flows.on_tokens(bob, tokens)
+    bench.top_flows.on_tokens(carl, -1)
 
     state = bench.top_flows.state()
-    assert [("ann", 7.0, 4.0, 1.0), ("bob", 5.0, 0.0, 0.0), ("carl", 0.0, 3.0, 1.0)] == [
-        (each.flow, each.seat_seconds, each.wait_seconds, each.rejected) for each in state.flows
-    ]
-    assert ([12.0, 7.0, 2.0], [0.0] * 3) == (state.totals, state.errors)
+    assert [
+        ("ann", 7.0, 4.0, 1.0, 0.0),
+        ("bob", 5.0, 0.0, 0.0, 67.0),
+        ("carl", 0.0, 3.0, 1.0, 0.0),
+    ] == [(each.flow, *(getattr(each, name) for name in MEASURES)) for each in state.flows]
+    assert ([12.0, 7.0, 2.0, 67.0], [0.0] * 4) == (state.totals, state.errors)
     firsts = [
         [each.flow for each in largest(state, 1, by)]
         for by in (("seat_seconds",), ("wait_seconds",), ("wait_seconds", "seat_seconds"))

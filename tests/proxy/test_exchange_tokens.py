@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.settings import HTTP_API, OBSERVE
+from apfproxy.admin.top_flows import TopFlows
+from apfproxy.settings import HTTP_API, OBSERVE, AccessLogSettings
 from tests.proxy.fakes import Bench
 
 if TYPE_CHECKING:
@@ -119,3 +120,29 @@ def test_other_levels_count_no_tokens() -> None:
         bench.send(bench.upstreams[0], WHOLE)
 
         assert meter_of(bench) is None
+
+
+def test_the_log_has_the_tokens() -> None:
+    with Bench(preset=HTTP_API, access_log=AccessLogSettings(path="-")) as bench:
+        count_tokens(bench)
+        client = bench.client()
+        for response in (WHOLE, STREAM + chunk(b"data: {}\n\n") + b"0\r\n\r\n", WHOLE[:-30]):
+            bench.send(client, ASK)
+            bench.send(bench.upstreams[-1], response)
+        client.end()
+
+        assert [(5, 70), (None, 1), None] == [
+            (line["promptTokens"], line["completionTokens"]) if "promptTokens" in line else None
+            for line in bench.logged()
+        ]
+
+
+def test_flows_have_their_tokens() -> None:
+    with Bench(preset=HTTP_API) as bench:
+        count_tokens(bench)
+        top_flows = bench.context.flow_control.top_flows = TopFlows(5, bench.clock)
+        bench.ask(ASK)
+        bench.send(bench.upstreams[0], WHOLE)
+
+        assert [70.0] == [flow.tokens for flow in top_flows.state().flows]
+        top_flows.close()

@@ -186,6 +186,11 @@ def test_target_is_bounded_and_without_secrets(
         ({"why": 'b "c"\n'}, {"why": 'b "c"\n'}),
         ({"endpoint": 'unix:/a"b'}, {"upstream": 'unix:/a"b'}),
         ({"seats": 7, "body_bytes": 12345}, {"seats": 7, "bytes": 12345, "waitSeconds": 0}),
+        (
+            {"prompt_tokens": 12, "completion_tokens": 0},
+            {"promptTokens": 12, "completionTokens": 0},
+        ),
+        ({"completion_tokens": 345}, {"promptTokens": None, "completionTokens": 345}),
         ({"user": None}, {"user": None, "groups": None, "userAgent": None}),
         (
             {"begun_ns": 0, "asked_ns": 9 * S + 1999, "sent_ns": 9 * S + S // 2},
@@ -207,13 +212,14 @@ def test_target_is_bounded_and_without_secrets(
             },
         ),
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_members_are_escaped_and_cut(subject: LogLines, members: Line, expected: Line) -> None:
     line = line_of(subject, **members)
 
     assert expected == {name: line[name] for name in expected}
     rare = {"why", "upstream", "auditId", "traceId", "traceparent", "query"}
+    rare |= {"promptTokens", "completionTokens"}
     assert rare & line.keys() == rare & expected.keys()
 
 
