@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from apfproxy.authn.impersonation import effective
+from apfproxy.flowcontrol.classifier import MODEL
 from apfproxy.flowcontrol.explanation import explain
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import FieldRules
@@ -47,7 +48,7 @@ NAMELESS = (
 )
 IMPERSONATES = "it is supposed that the client may impersonate {name!r}"
 CLAIMS = "it is supposed that the identity fields come from a front proxy that is trusted"
-PARAMETERS = ("method", "target", "user", "group", "header")
+PARAMETERS = ("method", "target", "user", "group", "header", "model")
 OF_ALL_PAGES = frozenset({"cluster", "worker"})
 MAX_PARAMETERS = 200
 USAGE = f"""\
@@ -60,6 +61,7 @@ Ask what would happen to a request:
   user    who asks; anonymous if left out
   group   of the user; may be repeated
   header  of the request, as name:value, where a FlowSchema tells its flows apart by one
+  model   that the body of a completion names
 
 The answer is JSON; apfproxy explain shows it as text.
 """
@@ -172,7 +174,7 @@ def question(query: str, settings: Settings) -> tuple[User, RequestAttributes, H
         if name not in given:
             raise ValueError(f"expected the parameters {', '.join(given)}, not {name!r}")
         given[name].append(value)
-    for name in ("method", "target", "user"):
+    for name in ("method", "target", "user", "model"):
         if len(given[name]) > 1:
             raise ValueError(f"{name} is given twice; keep one")
     target = "".join(given["target"])
@@ -188,7 +190,8 @@ def question(query: str, settings: Settings) -> tuple[User, RequestAttributes, H
     if not name and groups:
         raise ValueError("group needs user")
     user = effective(User(name, supposed_groups(name, groups))) if name else ANONYMOUS
-    return user, attributes, tuple(map(parse_header, given["header"]))
+    headers = [*map(parse_header, given["header"]), *((MODEL, each) for each in given["model"])]
+    return user, attributes, tuple(headers)
 
 
 def parse_header(text: str) -> tuple[str, str]:

@@ -37,7 +37,7 @@ from apfproxy.cli.parameters import (
     output_option,
     path_prefix_option,
 )
-from apfproxy.flowcontrol.classifier import LONGEST_VALUE
+from apfproxy.flowcontrol.classifier import LONGEST_VALUE, MODEL
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.flowcontrol.explanation import explain as explained
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
@@ -112,6 +112,9 @@ Examples:
     metavar="NAME:VALUE",
     help="A header field, for FlowSchemas that tell flows apart by one.  Repeatable.",
 )
+@click.option(
+    "--model", metavar="NAME", help="The model that the body of a completion (of an LLM API) names."
+)
 @objects_options
 @click.option(
     "--hash-seed",
@@ -135,6 +138,7 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     user: str | None,
     groups: tuple[str, ...],
     headers: tuple[tuple[str, str], ...],
+    model: str | None,
     hash_seed: int | None,
     path_prefix: tuple[str, ...],
     admin: AdminAddress,
@@ -172,7 +176,8 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
         notes = () if words == (STDIN,) else asked.notes
         named = effective(User(user, supposed_groups(user, groups)))
         asked = replace(asked, user=named, notes=notes)
-    asked = replace(asked, headers=headers + asked.headers)
+    named_model = ((MODEL, model),) if model else ()
+    asked = replace(asked, headers=headers + asked.headers + named_model)
     if asks_no_proxy:
         explanation = explained_offline(asked, hash_seed, objects, preset_of(settings))
     else:
@@ -245,7 +250,7 @@ def explained_by(admin: AdminAddress, cluster: str | None, asked: RawRequest) ->
     data = urlencode(query, quote_via=quote, encoding="latin-1")
     # No more than tells flows apart: a request line is short.
     named = [
-        ("header", f"{name}:{value[:LONGEST_VALUE]}")
+        ("model", value) if name == MODEL else ("header", f"{name}:{value[:LONGEST_VALUE]}")
         for name, value in asked.headers
         if len(name) <= LONGEST_HEADER_NAME
     ]

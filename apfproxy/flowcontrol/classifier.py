@@ -166,6 +166,10 @@ class Header(Field):
         return self.asking & ~met
 
 
+MODEL: Final = ":model"
+"""The name by which a completion's model is asked for, as if it were a header; none has a colon."""
+
+
 class RuleIndex:
     """Finds the first line of a request among `MOST_LINES` at most, in the order they count."""
 
@@ -187,6 +191,7 @@ class RuleIndex:
         self._root = 0
         self._below: dict[str, int] = {}  # by the beginnings of paths, but for "/"
         self._asking = 0
+        self._models = Header(MODEL)
 
         headers: dict[str, Header] = {}
         for number, line in enumerate(reversed(lines)):
@@ -218,11 +223,14 @@ class RuleIndex:
             self._url_verbs,
             self._urls,
             *headers.values(),
+            self._models,
         ):
             field.complete()
 
     def _add_condition(self, line: Line, bit: int, headers: dict[str, Header]) -> Header | None:
         condition = line.condition
+        if condition is not None and condition.models is not None:
+            self._models.add_condition(condition.models, bit)
         if condition is None or not condition.header:
             return None
         header = headers.setdefault(condition.header, Header(condition.header))
@@ -287,6 +295,8 @@ class RuleIndex:
             field = self._url_verbs
             found &= field.lines.get(verb, field.every)
             found &= self._of_path(attributes.path)
+        if found & self._models.asking:
+            found &= ~self._models.unmet(header_of(MODEL), found)
         if found & self._asking:
             found = self._met(found, header_of)
         return self._flow_schemas[found.bit_length()]

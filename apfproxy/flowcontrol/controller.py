@@ -190,7 +190,8 @@ class Controller:
     Attributes (to read only):
         generation: How many configurations there have been; the mandatory objects were the first.
         seat_fair_frac: Seats per seat of target at the last adjustment, see `limits.Adjustment`.
-        reads_completions: Whether what the body of a completion says counts anywhere.
+        matches_models: Whether FlowSchemas ask for the model of a completion.
+        reads_completions: Whether anything that the body of a completion says counts anywhere.
     """
 
     def __init__(
@@ -215,7 +216,7 @@ class Controller:
         self.levels: dict[str, PriorityLevel] = {}
         self.generation = 0
         self.seat_fair_frac = 0.0
-        self.reads_completions = False
+        self.matches_models = self.reads_completions = False
         self._counters: dict[tuple[str, str], FlowSchemaCounters] = {}
         self._flow_limits: dict[str, FlowLimits] = {}  # by FlowSchema
         self._classifications: dict[tuple[str, str], Classification] = {}
@@ -312,7 +313,13 @@ class Controller:
             name: self._route(schema, digest.checked["FlowSchema", name])
             for name, schema in digest.flow_schemas.items()
         }
-        self.reads_completions = any(route.reads_completions for route in self._routes.values())
+        self.matches_models = any(
+            condition is not None and condition.models is not None
+            for condition in (schema.additions.condition for schema in digest.flow_schemas.values())
+        )
+        self.reads_completions = self.matches_models or any(
+            route.reads_completions for route in self._routes.values()
+        )
         self._flow_limits = {
             name: limits
             for name, limits in self._flow_limits.items()

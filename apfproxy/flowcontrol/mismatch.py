@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.flowcontrol.classifier import ALL, ROOT, Subjects, below, no_header
-from apfproxy.objects.additions import MATCH_HEADER, MATCH_METHODS, field_of, matches
+from apfproxy.flowcontrol.classifier import ALL, MODEL, ROOT, Subjects, below, no_header
+from apfproxy.objects.additions import MATCH_HEADER, MATCH_METHODS, MATCH_MODEL, field_of, matches
 from apfproxy.request.rules import is_plain_path
 
 if TYPE_CHECKING:
@@ -167,16 +167,27 @@ def unmet(
     if methods is not None and not attributes.is_resource_request and verb not in methods:
         allowed = " or ".join(sorted(each.upper() for each in methods))
         return MATCH_METHODS, f"{verb.upper()} is not {allowed}"
-    if not condition.header:
-        return None
-    value = header_of(condition.header).strip(" \t")
-    if not value:
-        return MATCH_HEADER, f"the request has no header {condition.header}"
-    if condition.values and not any(matches(each, value) for each in condition.values):
-        shown = value if value.isascii() and len(value) <= LONGEST_SHOWN else "another"
-        wanted = " or ".join(sorted(condition.values))
-        return MATCH_HEADER, f"{condition.header} is {shown}, not {wanted}"
+    if name := condition.header:
+        value = header_of(name).strip(" \t")
+        if not value:
+            return MATCH_HEADER, f"the request has no header {name}"
+        if failed := _not_matched(value, condition.values):
+            return MATCH_HEADER, f"{name} {failed}"
+    if condition.models is not None:
+        model = header_of(MODEL).strip(" \t")
+        if not model:
+            return MATCH_MODEL, "the request is no completion whose body names a model"
+        if failed := _not_matched(model, condition.models):
+            return MATCH_MODEL, f"the model {failed}"
     return None
+
+
+def _not_matched(value: str, patterns: frozenset[str]) -> str:
+    """How a value fails to match any of some patterns; "" if it does, or there are none."""
+    if not patterns or any(matches(each, value) for each in patterns):
+        return ""
+    shown = value if value.isascii() and len(value) <= LONGEST_SHOWN else "another"
+    return f"is {shown}, not {' or '.join(sorted(patterns))}"
 
 
 def match_url(urls: tuple[str, ...], path: str) -> bool:

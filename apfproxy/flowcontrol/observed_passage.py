@@ -84,7 +84,7 @@ class ObservedPassage(Passage):
         control = self._control
         self._came_ns = control.clock.now_ns()
         if self._callers:
-            self.classification = control.classify(self.digest)
+            self.classification = control.classify(self.digest, self.completion)
             caller = self._caller = self._callers.pop(0)
             last = caller[-1]
             caller.append(self)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from mypy_extensions import mypyc_attr
 
 from apfproxy.base.transitions import Event
+from apfproxy.flowcontrol.classifier import MODEL
 from apfproxy.flowcontrol.flow_limits import Refusal, count_rejection
 from apfproxy.flowcontrol.ticket import EXECUTING as HAS_SEATS
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate, ns_per_seat
@@ -206,7 +207,18 @@ class FlowControl:
         other.top_flows = self.top_flows
         return other
 
-    def classify(self, digest: RequestDigest) -> Classification:
+    def classify(
+        self, digest: RequestDigest, completion: Completion | None = None
+    ) -> Classification:
+        controller = self.controller
+        if completion is not None and controller.matches_models:
+            # Of this request alone: the digest may be that of others with the same head.
+            model = completion.model
+
+            def header_of(name: str) -> str:
+                return model if name == MODEL else digest.header(name)
+
+            return controller.classify(digest.user, digest.attributes, header_of)
         found = digest.classification = self.controller.classify(
             digest.user, digest.attributes, digest.header
         )
@@ -389,8 +401,12 @@ class Passage:
         self._waiter = waiter
         control, digest = self._control, self.digest
         found = digest.classification
-        if found is None or found.generation != control.controller.generation:
-            found = control.classify(digest)
+        if (
+            found is None
+            or found.generation != control.controller.generation
+            or self.completion is not None
+        ):
+            found = control.classify(digest, self.completion)
         self.classification = found
         if found.limits is not None:
             refusal = found.limits.refusal(

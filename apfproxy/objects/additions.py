@@ -7,10 +7,10 @@ They are annotations, so that every object stays valid for kube-apiserver, which
 2. An addition with an error does not count; the object and its other additions do.  Only a
    condition that cannot be read counts: as one that no request meets.
 
-`docs/objects.md` has their table.  Of a value with `*` in `match-header` the whole is a pattern, in
-which `*` stands for any characters, or none; others are compared as they are.  The first field of
-the name counts.  `match-methods` is for requests for non-resource paths, since Kubernetes allows
-only verbs of resources in the rules for them.
+`docs/objects.md` has their table.  Of a value with `*` in `match-header` and `match-model` the
+whole is a pattern, in which `*` stands for any characters, or none; others are compared as they
+are.  The first field of the name counts.  `match-methods` is for requests for non-resource paths,
+since Kubernetes allows only verbs of resources in the rules for them.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ Number = TypeVar("Number", int, float)
 PREFIX = "apfproxy.io/"
 MATCH_HEADER = PREFIX + "match-header"
 MATCH_METHODS = PREFIX + "match-methods"
+MATCH_MODEL = PREFIX + "match-model"
 WAIT_LIMIT = PREFIX + "wait-limit"
 BAN = PREFIX + "ban"
 PRIORITY = PREFIX + "priority"
@@ -51,6 +52,7 @@ OF_FLOW_SCHEMA = (
     LONG_RUNNING_LIMIT,
     MATCH_HEADER,
     MATCH_METHODS,
+    MATCH_MODEL,
     REQUEST_BURST,
     REQUEST_RATE,
     STREAM_SEATS,
@@ -119,20 +121,25 @@ class Condition(msgspec.Struct, frozen=True):
         methods: In small letters, of requests for no resource; None for any.
         header: The name in lower case; "" for none.
         values: Values or patterns; empty for any.
+        models: Names or patterns of the models of completions; empty for any, None for all
+            requests.
         is_broken: No request meets it, because it cannot be read.
     """
 
     methods: frozenset[str] | None = None
     header: str = ""
     values: frozenset[str] = frozenset()
+    models: frozenset[str] | None = None
     is_broken: bool = False
 
     def can_meet(self, other: Condition) -> bool:
         if self.is_broken or other.is_broken:
             return False
-        if self.header and self.header == other.header and self.values and other.values:
-            return any(values_meet(one, two) for one in self.values for two in other.values)
-        return True
+        if self.header and self.header == other.header and not _overlap(self.values, other.values):
+            return False
+        if self.models is None or other.models is None:
+            return True
+        return _overlap(self.models, other.models)
 
     def holds(self, other: Condition | None) -> bool:
         """Whether every request that meets the other meets this one; False may be wrong."""
@@ -140,14 +147,26 @@ class Condition(msgspec.Struct, frozen=True):
             return False
         if self.methods is not None and not (other.methods or {""}) <= self.methods:
             return False
-        if not self.header:
+        if self.header and not (self.header == other.header and _cover(self.values, other.values)):
+            return False
+        if self.models is None:
             return True
-        if not self.values or not other.values:
-            return self.header == other.header and not self.values
-        # A pattern matches another as if that were a value: each `*` of it falls in one of its own.
-        return self.header == other.header and all(
-            any(matches(own, each) for own in self.values) for each in other.values
-        )
+        return other.models is not None and _cover(self.models, other.models)
+
+
+def _overlap(values: frozenset[str], others: frozenset[str]) -> bool:
+    """Whether a text can be as both ask for; none ask for any."""
+    if not values or not others:
+        return True
+    return any(values_meet(one, two) for one in values for two in others)
+
+
+def _cover(values: frozenset[str], others: frozenset[str]) -> bool:
+    """Whether every text that is as the others ask for is as these do."""
+    if not values or not others:
+        return not values
+    # A pattern matches another as if that were a value: each `*` of it falls in one of its own.
+    return all(any(matches(own, each) for own in values) for each in others)
 
 
 def matches(pattern: str, value: str) -> bool:
@@ -193,18 +212,36 @@ def parse_header(text: str) -> tuple[str, frozenset[str]]:
     use = use_of(name)
     if use is not HeaderUse.FIT:
         raise ValueError(use.value)
-    values = [part.strip() for part in rest.split(",")]
-    if (
-        not colon
-        or len(values) > MOST_VALUES
-        or not all(len(each) <= LONGEST_VALUE and _VALUE.fullmatch(each) for each in values)
-    ):
+    values = _values(rest)
+    if not colon or values is None:
         raise ValueError(
             f"write NAME: VALUE, such as X-Priority: batch, or up to {MOST_VALUES} values with"
             f" commas, of {LONGEST_VALUE} ASCII characters at most, in which * stands for any"
             " characters; or NAME: * for any value"
         )
-    return name, frozenset() if "*" in values else frozenset(values)
+    return name, values
+
+
+def parse_models(text: str) -> frozenset[str]:
+    """Read `PATTERN, PATTERN`; errors as above."""
+    values = _values(text)
+    if values is None:
+        raise ValueError(
+            f"write a model such as llama3:8b, or up to {MOST_VALUES} with commas, of"
+            f" {LONGEST_VALUE} ASCII characters at most, in which * stands for any characters; or *"
+            " for any model"
+        )
+    return values
+
+
+def _values(text: str) -> frozenset[str] | None:
+    """The values between commas, none for any of them; None if they are not well-formed."""
+    values = [part.strip() for part in text.split(",")]
+    if len(values) > MOST_VALUES:
+        return None
+    if not all(len(each) <= LONGEST_VALUE and _VALUE.fullmatch(each) for each in values):
+        return None
+    return frozenset() if "*" in values else frozenset(values)
 
 
 MATCHES_NOTHING = "; as it is, the FlowSchema matches no request"
@@ -322,6 +359,9 @@ def _describe_flow_schema(additions: FlowSchemaAdditions) -> Iterator[str]:
         values = f", {' or '.join(sorted(condition.values))}" if condition.values else ""
         header = f"{condition.header}{values}"
         yield f"It matches only requests with the header {header} ({MATCH_HEADER})."
+    if condition.models is not None:
+        models = " or ".join(sorted(condition.models)) or "any model"
+        yield f"It matches only completions of {models} ({MATCH_MODEL})."
     if additions.distinguisher is not None:
         by = {
             DistinguisherKind.GROUP: "the first group of the user that is not virtual",
@@ -439,18 +479,21 @@ def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> Flo
 
 
 def _condition(name: str, reader: _Reader) -> Condition | None:
-    given = [each for each in (MATCH_HEADER, MATCH_METHODS) if each in reader.own]
+    given = {each for each in (MATCH_HEADER, MATCH_METHODS, MATCH_MODEL) if each in reader.own}
     if name in (EXEMPT, CATCH_ALL):
-        for each in given:
+        for each in sorted(given):
             reader.refuse(each, f"the FlowSchema {name} is mandatory and matches all: remove it")
         return None
     if not given:
         return None
     methods = reader.read(MATCH_METHODS, parse_methods, MATCHES_NOTHING)
     header = reader.read(MATCH_HEADER, parse_header, MATCHES_NOTHING)
-    if (methods is None and MATCH_METHODS in given) or (header is None and MATCH_HEADER in given):
+    models = reader.read(MATCH_MODEL, parse_models, MATCHES_NOTHING)
+    read = {MATCH_METHODS: methods, MATCH_HEADER: header, MATCH_MODEL: models}
+    if any(read[each] is None for each in given):
         return Condition(is_broken=True)
-    return Condition(methods, *(header or ()))
+    name, values = header or ("", frozenset())
+    return Condition(methods, name, values, models)
 
 
 def _distinguisher(text: str) -> Distinguisher:

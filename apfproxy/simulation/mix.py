@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from apfproxy.flowcontrol.classifier import MODEL
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.additions import HeaderUse, use_of
 from apfproxy.objects.documents import Mapping, split_documents
@@ -126,6 +127,7 @@ class FlowEntry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     namespace: str = ""
     object_name: str = ""
     headers: tuple[str, ...] = ()
+    model: str = ""
     rate: Annotated[float, msgspec.Meta(gt=0, le=MOST_RATE)] = 0.0
     clients: Annotated[int, msgspec.Meta(ge=1, le=MOST_CLIENTS)] = 0
     arrivals: Literal["poisson", "constant"] = "poisson"
@@ -349,6 +351,8 @@ def _headers_of(entry: FlowEntry, place: Place) -> tuple[tuple[str, str], ...]:
         if not colon or use_of(name.strip().lower()) is HeaderUse.MALFORMED:
             raise place.error("headers", f"expected a header such as X-Team: red, not {text!r}")
         found.append((name.strip().lower(), value.strip()))
+    if entry.model:
+        found.append((MODEL, entry.model))
     return tuple(found)
 
 

@@ -13,6 +13,7 @@ from apfproxy.admin.explain_page import (
     read_raw_request,
     request_of_line,
 )
+from apfproxy.flowcontrol.classifier import MODEL
 from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import DownstreamSettings, Settings
 
@@ -145,6 +146,8 @@ def test_question(query: str, name: str, groups: str, verb: str, path: str) -> N
 
     assert (name, tuple(groups.split())) == (found.name, found.groups)
     assert (verb, path, ()) == (attributes.verb, attributes.path, headers)
+    asked = ("x-a", "b"), (MODEL, "llama3:8b")
+    assert asked == question(f"{query}&model=llama3:8b&header=X-A:b", Settings())[2]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.request.rules import KUBERNETES, RequestRules
+from tests.simulation.scene import LEVEL
 from tests.support.builders import flow_schema, group_subject, priority_level, user_subject
 from tests.support.clocks import VirtualClock
 from tests.support.objects import level_yaml
@@ -115,6 +116,20 @@ def test_a_level_that_may_lend_all(
 
     assert limit == found["priorityLevel"]["currentLimit"]
     assert decision == found["outcome"]["decision"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "level"),
+    [("--model llama3", "level"), ("--model gpt", "catch-all"), ("", "catch-all")],
+)
+def test_model(flags: str, level: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = LEVEL.replace("LEVEL_ANNOTATIONS", "")
+    text = text.replace("SCHEMA_ANNOTATIONS", "apfproxy.io/match-model: llama*")
+    (tmp_path / "a.yaml").write_text(text)
+    asked = f"--preset http --no-suggested-objects --objects {tmp_path} --as u {flags}"
+    found = explained(f"--verb POST --path /v1/chat/completions {asked}", capsys)
+
+    assert level == found["priorityLevel"]["name"]
 
 
 def test_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

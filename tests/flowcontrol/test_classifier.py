@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from apfproxy.flowcontrol.classifier import (
     LONGEST_VALUE,
+    MODEL,
     Classifier,
     Header,
     added_distinguisher,
@@ -19,6 +20,7 @@ from apfproxy.flowcontrol.mismatch import Mismatch, match_url, mismatches, unmet
 from apfproxy.objects.additions import (
     MATCH_HEADER,
     MATCH_METHODS,
+    MATCH_MODEL,
     Condition,
     Distinguisher,
     DistinguisherKind,
@@ -183,10 +185,11 @@ conditions = st.fixed_dictionaries(
             ["X-A: 1", "X-A: 1, 2", "X-A: *", "X-A: 1*", "X-A: 3, *2", "X-B: 1", "X-B: *", "?"]
         ),
         MATCH_METHODS: st.sampled_from(["GET", "DELETE, PATCH", "POST", "get"]),
+        MATCH_MODEL: st.sampled_from(["1", "1*, 3", "*", ""]),
     },
 )
 headers = st.dictionaries(
-    st.sampled_from(["x-a", "x-b"]), st.sampled_from(["1", " 2\t", "3", " ", "12", "32"])
+    st.sampled_from(["x-a", "x-b", MODEL]), st.sampled_from(["1", " 2\t", "3", " ", "12", "32"])
 )
 
 
@@ -505,13 +508,18 @@ UNMET: list[tuple[Condition, str, tuple[str, str] | None]] = [
     (asking("batch"), "batch", None),
     (asking("Batch", "a"), "batch", (MATCH_HEADER, "x-priority is batch, not Batch or a")),
     (asking("a"), "b" * 999, (MATCH_HEADER, "x-priority is another, not a")),
+    (Condition(models=frozenset()), "batch", None),
+    (Condition(models=frozenset(["b*"])), "batch", None),
+    (Condition(models=frozenset(["c", "a"])), "batch", (MATCH_MODEL, "the model is batch, not a")),
+    (Condition(models=frozenset()), "", (MATCH_MODEL, "the request is no completion whose")),
+    (Condition(None, "x-priority", frozenset(), models=frozenset(["b*"])), "batch", None),
 ]
 
 
 @pytest.mark.parametrize(("condition", "header", "expected"), UNMET)
 def test_unmet(condition: Condition, header: str, expected: tuple[str, str] | None) -> None:
     def header_of(name: str) -> str:
-        return header if name == "x-priority" else ""
+        return header if name in ("x-priority", MODEL) else ""
 
     found = unmet(condition, POST, header_of)
 

@@ -11,6 +11,7 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.costs import FIRST_NS_PER_TOKEN, FIRST_OUTPUT_TOKENS, LevelCosts
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.meters import KindMeter
+from apfproxy.flowcontrol.observed_passage import Caller, ObservedPassage
 from apfproxy.flowcontrol.passage import FlowControl, Passage, RequestDigest, WorkEstimator
 from apfproxy.flowcontrol.ticket import ONE_SEAT, SERVICE_GUESS_NS, WorkEstimate
 from apfproxy.objects.additions import TOKENS, Cost
@@ -38,10 +39,10 @@ class Digest(RequestDigest):
 class Bench:
     """A level of some seats before which tenants have a number of requests each."""
 
-    def __init__(self, annotations: str = TOKENS_COST, seats: int = 8) -> None:
+    def __init__(self, annotations: str = TOKENS_COST, seats: int = 8, *, schema: str = "") -> None:
         self.clock = VirtualClock()
         self.controller = Controller(self.clock, seats, 0)
-        self.configure(annotations)
+        self.configure(annotations, schema)
         self.kinds = KindMeter(0)
         costs = LearnedCosts(self.clock.now_ns)
         self.control = FlowControl(
@@ -54,9 +55,9 @@ class Bench:
         )
         self.tokens: dict[str, int] = {}
 
-    def configure(self, annotations: str) -> None:
+    def configure(self, annotations: str, schema: str = "") -> None:
         queuing = "queues: 64, handSize: 4, queueLengthLimit: 100"
-        digest = self.controller.digest(objects(level=annotations, queuing=queuing))
+        digest = self.controller.digest(objects(level=annotations, schema=schema, queuing=queuing))
         assert not digest.problems
         self.controller.commit(digest)
 
@@ -278,3 +279,27 @@ def test_what_is_learned_stays_with_the_unit() -> None:
         costs.ns_per_unit = 5
         costs.configure(cost)
         assert 5 == costs.ns_per_unit
+
+
+@pytest.mark.parametrize("is_observed", [False, True])
+def test_the_model_is_of_one_request_alone(is_observed: bool) -> None:
+    """Requests with the same head share a digest."""
+    bench = Bench("", schema="apfproxy.io/match-model: 'llama*'")
+    digest = bench.digest("u")
+    found = []
+    callers: list[Caller] = []
+    for model in ("llama3", "", "gpt", "llama3:8b"):
+        completion = Completion(40, model)
+        passage = Passage(bench.control, digest)
+        if is_observed:
+            passage = ObservedPassage(bench.control, digest, callers)
+        passage.completion = completion
+        assert passage.acquire(Going())
+        assert passage.classification is not None
+        found.append(passage.classification.flow_schema.metadata.name)
+        passage.release(bench.clock.now_ns())
+
+    assert ["schema", "catch-all", "catch-all", "schema"] == found
+    assert bench.controller.reads_completions
+    bench.configure("")
+    assert not bench.controller.reads_completions

@@ -372,7 +372,7 @@ TOKEN = parse_attributes("POST", b"/api/v1/namespaces/x/serviceaccounts/a/token"
         (parse_attributes("DELETE", OF_X + b"/p"), Known(watches=9), 9, "it is 9"),
         (parse_attributes("PUT", OF_X + b"/p"), Known(watches=40), 3, "40 watches are"),
         pytest.param(TOKEN, Known(watches=40), 3, "no watch is told of", id="no-event"),
-        (plain_attributes("GET", OF_X), Known(), 9, "one seat (preset: http)"),
+        (plain_attributes("GET", OF_X), Known(), 9, "one seat (preset: http or llm)"),
     ],
 )
 def test_source(attributes: RequestAttributes, known: Known, max_seats: int, expected: str) -> None:

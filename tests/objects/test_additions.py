@@ -170,6 +170,20 @@ DISTINGUISHERS = {
             " (apfproxy.io/match-header).",
             id="conditions",
         ),
+        pytest.param(
+            SCHEMA,
+            {"match-model": "llama3:*, gpt-4"},
+            FlowSchemaAdditions(condition=Condition(models=frozenset({"llama3:*", "gpt-4"}))),
+            "It matches only completions of gpt-4 or llama3:* (apfproxy.io/match-model).",
+            id="models",
+        ),
+        pytest.param(
+            SCHEMA,
+            {"match-model": "*"},
+            FlowSchemaAdditions(condition=Condition(models=frozenset())),
+            "It matches only completions of any model (apfproxy.io/match-model).",
+            id="any-model",
+        ),
     ],
 )
 def test_additions_are_read_and_described(
@@ -210,8 +224,8 @@ OF_LEVELS = (
 )
 OF_SCHEMAS = (
     'supported values: "apfproxy.io/distinguisher", "apfproxy.io/long-running-limit",'
-    ' "apfproxy.io/match-header", "apfproxy.io/match-methods", "apfproxy.io/request-burst",'
-    ' "apfproxy.io/request-rate", "apfproxy.io/stream-seats"'
+    ' "apfproxy.io/match-header", "apfproxy.io/match-methods", "apfproxy.io/match-model",'
+    ' "apfproxy.io/request-burst", "apfproxy.io/request-rate", "apfproxy.io/stream-seats"'
 )
 
 
@@ -298,6 +312,9 @@ def test_any_value_is_read_or_refused(annotations: dict[str, str]) -> None:
         {"match-header": "X-Priority"},
         {"match-methods": "get", "match-header": "X-Priority: batch"},
         {"match-header": "Cookie: a", "match-methods": "GET"},
+        {"match-model": "a,,b", "match-methods": "GET"},
+        {"match-model": ", ".join("a" * (MOST_VALUES + 1))},
+        {"match-model": "a" * (LONGEST_VALUE + 1)},
     ],
 )
 def test_conditions_that_cannot_be_read(annotations: dict[str, str]) -> None:
@@ -314,10 +331,10 @@ def test_conditions_that_cannot_be_read(annotations: dict[str, str]) -> None:
 
 def test_mandatory_schemas_have_no_conditions() -> None:
     for name in ("exempt", "catch-all"):
-        given = schema({"match-header": "X-Priority: batch"}, name)
+        given = schema({"match-header": "X-Priority: batch", "match-model": "m"}, name)
         assert given.additions.condition is None
-        (error,) = given.additions.errors
-        assert "is mandatory and matches all" in str(error)
+        assert 2 == len(given.additions.errors)
+        assert all("is mandatory and matches all" in str(each) for each in given.additions.errors)
 
 
 def of(*values: str) -> Condition:
@@ -381,6 +398,10 @@ def test_methods() -> None:
         (of("ab*"), of("bc"), False),
         (of("a*c"), of("*x*bc"), True),
         (of("a*c"), of("b*c"), False),
+        (Condition(models=frozenset("a")), Condition(), True),
+        (Condition(models=frozenset("a")), Condition(models=frozenset()), True),
+        (Condition(models=frozenset("a")), Condition(models=frozenset("ab")), True),
+        (Condition(models=frozenset("a")), Condition(models=frozenset("b")), False),
     ],
 )
 def test_can_meet(one: Condition, other: Condition, *, expected: bool) -> None:
@@ -404,6 +425,11 @@ def test_can_meet(one: Condition, other: Condition, *, expected: bool) -> None:
         (Condition(frozenset({"get", "head"})), Condition(frozenset({"get"})), True),
         (Condition(frozenset({"get"})), Condition(frozenset({"get", "head"})), False),
         (Condition(frozenset({"get"})), of("a"), False),
+        (Condition(models=frozenset("a")), Condition(), False),
+        (Condition(models=frozenset()), Condition(models=frozenset("a")), True),
+        (Condition(models=frozenset("a")), Condition(models=frozenset()), False),
+        (Condition(models=frozenset(["a*"])), Condition(models=frozenset(["ab"])), True),
+        (Condition(models=frozenset(["a*"])), Condition(models=frozenset(["b"])), False),
     ],
 )
 def test_holds(one: Condition, other: Condition | None, *, expected: bool) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apfproxy.flowcontrol.classifier import MODEL
 from apfproxy.simulation.mix import LEAST_SERVICE_NS, Mix, MixError, Times, parse_mix, parse_times
 
 MS = 1_000_000
@@ -90,6 +91,11 @@ def test_users(fields: str, name: str, groups: str) -> None:
 def test_requests(fields: str, verb: str, path: str) -> None:
     (flow,) = mix_of(f"name: a\n  rate: 1\n  serviceTime: 1ms\n  {fields}").flows
     assert (verb, path) == (flow.kind.attributes.verb, flow.kind.attributes.path)
+
+
+def test_what_flow_schemas_may_look_at() -> None:
+    (flow,) = mix_of(FLOW + "\n  headers: ['X-A: b']\n  model: llama3:8b").flows
+    assert (("x-a", "b"), (MODEL, "llama3:8b")) == flow.kind.headers
 
 
 def test_arrivals() -> None:
