@@ -15,8 +15,12 @@ from itertools import accumulate, zip_longest
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from apfproxy.admin.state import NS_PER_S, Times, by_class, summed
-from apfproxy.flowcontrol.meters import DURATION_BOUNDS_NS
+from apfproxy.admin.state import NS_PER_S, Times, TokensState, by_class, summed
+from apfproxy.flowcontrol.meters import (
+    BETWEEN_TOKENS_BOUNDS_NS,
+    DURATION_BOUNDS_NS,
+    FIRST_TOKEN_BOUNDS_NS,
+)
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.upstream.counters import CLASSES, LATENCY_BOUNDS_NS
 
@@ -30,13 +34,17 @@ SAMPLES: Final = 900
 """15 minutes of seconds; with 8 levels they take 700 kB."""
 RATES_S: Final = 5
 QUANTILES_S: Final = 10
+TOKENS_S: Final = 60
+"""Streams begin seldom, and stop to think: quantiles of their times are of a minute."""
 MEASURED: Final = 2
 MAX_LEVELS: Final = 64
 """Levels with a history: those with most seats.  A page cannot draw more in distinct colours."""
 FIELDS: Final = (
     *("served", "failed", "rejected", "waitSeconds", "waitP99Seconds", "waiting", "seatsInUse"),
+    "tokens",
 )
-"""`served` were not failed by the server; 99 % of the waits kept within `waitP99Seconds`."""
+"""`served` were not failed by the server; 99 % of the waits kept within `waitP99Seconds`; `tokens`
+were made, of completions."""
 PERCENT: Final = 99
 FLOOD: Final = "flood-of-"
 REASONS: Final = {reason.value: reason.value.replace("-", "_") for reason in RejectReason}
@@ -67,6 +75,18 @@ class ServedRates(NamedTuple):
     p99: float | None = None
 
 
+class TokenRates(NamedTuple):
+    """Tokens per second of a level; times of streams, in seconds, None where there were none."""
+
+    tokens: float = 0.0
+    prompt_tokens: float = 0.0
+    first_token_p50: float | None = None
+    first_token_p99: float | None = None
+    first_token_executing_p50: float | None = None
+    between_tokens_p50: float | None = None
+    between_tokens_p99: float | None = None
+
+
 class Look(NamedTuple):
     now_ns: int
     cluster: ClusterState
@@ -87,6 +107,7 @@ class Sample(NamedTuple):
 
 
 NO_TIMES: Final = Times()
+NO_TOKENS: Final = TokensState()
 NO_VALUES: Final = (math.nan,) * len(FIELDS)
 
 
@@ -96,6 +117,7 @@ class History:
     def __init__(self) -> None:
         self._looks: deque[Look] = deque(maxlen=QUANTILES_S + 1)
         self._samples: deque[Sample] = deque(maxlen=SAMPLES)
+        self._tokens: deque[dict[str, TokensState]] = deque(maxlen=TOKENS_S + 1)
         self.taken = 0
         self._is_taken = asyncio.Event()
         self.levels: dict[str, Rates] = {}
@@ -104,6 +126,7 @@ class History:
         self.endpoints: dict[str, ServedRates] = {}
         self.refused: dict[str, float] = {}
         self.workers: dict[str, float] = {}
+        self.tokens: dict[str, TokenRates] = {}
 
     def take(
         self, listener: ListenerState, cluster: ClusterState, now_ns: int, unix_s: float
@@ -113,6 +136,7 @@ class History:
             return
         look = Look(now_ns, cluster, refused(listener, cluster))
         self._looks.append(look)
+        self._tokens.append(tokens_by_level(cluster))
         if before is not None:
             self._sample(before, look, round(unix_s, 3))
             self._is_taken.set()
@@ -183,6 +207,14 @@ class History:
         }
         dispatched = _grown(old.workers, new.workers, "dispatched")
         self.workers = {name: number / elapsed_s for name, number in dispatched.items()}
+        a_minute_ago = self._tokens[0]
+        before = self._tokens[max(0, len(self._tokens) - 1 - RATES_S)]
+        self.tokens = {
+            level: _token_rates(
+                a_minute_ago.get(level, NO_TOKENS), before.get(level, NO_TOKENS), tokens, elapsed_s
+            )
+            for level, tokens in self._tokens[-1].items()
+        }
 
     def _sample(self, old: Look, new: Look, unix_s: float) -> None:
         elapsed_s = (new.now_ns - old.now_ns) / NS_PER_S
@@ -192,6 +224,7 @@ class History:
         if self._samples and self._samples[-1].names == names:
             names = self._samples[-1].names
         before, after = _waits(old.cluster), _waits(new.cluster)
+        tokens_then, tokens_now = self._tokens[-2], self._tokens[-1]
         served, failing, rejecting = (
             _grown(old.cluster.levels, levels, f"{what}_total")
             for what in ("dispatched", "failed", "rejected")
@@ -200,6 +233,12 @@ class History:
         for level in levels:
             dispatched, failed = served[level.name], failing[level.name]
             then, now = before.get(level.name, NO_TIMES), after.get(level.name, NO_TIMES)
+            made = tokens_now.get(level.name)
+            if made is None:
+                tokens = math.nan
+            else:
+                made_before = tokens_then.get(level.name, NO_TOKENS).completion_tokens
+                tokens = round(max(0, made.completion_tokens - made_before) / elapsed_s, 1)
             wait_s = max(0.0, now.sum - then.sum) / NS_PER_S
             values.extend((
                 round(max(0, dispatched - failed) / elapsed_s, 1),
@@ -209,6 +248,7 @@ class History:
                 wait_bound_s(slots(then.counts, now.counts)),
                 level.requests_waiting,
                 level.seats_in_use,
+                tokens,
             ))  # fmt: skip
         if self._samples and unix_s <= self._samples[-1].unix_s:
             # The clock was put back: the samples before follow it.
@@ -257,8 +297,38 @@ def _served(
     )
 
 
+def _token_rates(
+    first: TokensState, old: TokensState, new: TokensState, elapsed_s: float
+) -> TokenRates:
+    def rate(name: str) -> float:
+        grown: int = max(0, getattr(new, name) - getattr(old, name))
+        return round(grown / elapsed_s, 1)
+
+    def quantile(name: str, bounds_ns: Sequence[int], part: float) -> float | None:
+        began, lately = getattr(first, name).counts, getattr(new, name).counts
+        return quantile_s(bounds_ns, slots(began, lately), part)
+
+    return TokenRates(
+        rate("completion_tokens"),
+        rate("prompt_tokens"),
+        quantile("first_token_ns", FIRST_TOKEN_BOUNDS_NS, 0.5),
+        quantile("first_token_ns", FIRST_TOKEN_BOUNDS_NS, 0.99),
+        quantile("first_token_executing_ns", FIRST_TOKEN_BOUNDS_NS, 0.5),
+        quantile("between_tokens_ns", BETWEEN_TOKENS_BOUNDS_NS, 0.5),
+        quantile("between_tokens_ns", BETWEEN_TOKENS_BOUNDS_NS, 0.99),
+    )
+
+
 def slots(old: Sequence[int], new: Sequence[int]) -> list[int]:
     return [max(0, after - before) for after, before in zip_longest(new, old, fillvalue=0)]
+
+
+def tokens_by_level(cluster: ClusterState) -> dict[str, TokensState]:
+    found: dict[str, list[TokensState]] = {}
+    for each in cluster.flow_schemas:
+        if each.tokens is not None:
+            found.setdefault(each.priority_level, []).append(each.tokens)
+    return {level: summed(tokens) for level, tokens in found.items()}
 
 
 def _waits(cluster: ClusterState) -> dict[str, Times]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from apfproxy.admin.gathering import MAX_QUEUES
-from apfproxy.admin.history import Rates, ServedRates
+from apfproxy.admin.history import Rates, ServedRates, TokenRates, tokens_by_level
 from apfproxy.admin.state import UP, by_class, is_silent, total_demand
 from apfproxy.admin.top_flows import MEASURES, largest
 from apfproxy.flowcontrol.limits import level_limits, nominal_limits
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         LevelState,
         ProcessState,
         Share,
+        TokensState,
         UpstreamState,
     )
     from apfproxy.fleet.view import FleetView, MemberView
@@ -53,7 +54,7 @@ REJECTS, WAITS, WORKS, IDLE = "rejects", "waits", "works", "idle"
 
 def live_state(process: ProcessState, cluster: ClusterState, history: History) -> State:
     listener, kinds = process.listener, {each.name: each.kind for each in cluster.flow_schemas}
-    fleet, flows = cluster.fleet, cluster.top_flows
+    fleet, flows, tokens = cluster.fleet, cluster.top_flows, tokens_by_level(cluster)
     state = {
         "serverConcurrencyLimit": cluster.server_concurrency_limit,
         "foundLimit": None
@@ -71,7 +72,7 @@ def live_state(process: ProcessState, cluster: ClusterState, history: History) -
         "cluster": cluster.name,
         "problems": problems(process, cluster.name),
         "clientProblems": cluster.client_problems,
-        "levels": [_level(each, history, kinds) for each in cluster.levels],
+        "levels": [_level(each, history, kinds, tokens.get(each.name)) for each in cluster.levels],
         "flowSchemas": _flow_schemas(cluster.flow_schemas, history),
         "flowSchemaCount": sum(each.is_in_force for each in cluster.flow_schemas),
         "topFlows": [
@@ -156,7 +157,9 @@ def problems(process: ProcessState, cluster: str = "") -> list[State]:
     return found
 
 
-def _level(level: LevelState, history: History, kinds: dict[str, str]) -> State:
+def _level(
+    level: LevelState, history: History, kinds: dict[str, str], tokens: TokensState | None
+) -> State:
     rates = history.levels.get(level.name, NO_RATES)
     queues = level.queues or [0] * min(level.queue_count, MAX_QUEUES)
     is_pressed = level.requests_waiting or rates.rejected
@@ -180,6 +183,7 @@ def _level(level: LevelState, history: History, kinds: dict[str, str]) -> State:
         "failedPerSecond": round(rates.failed, 2),
         "leftPerSecond": round(rates.left, 2),
         "rejectedPerSecond": {reason: round(rate, 2) for reason, rate in rates.rejected.items()},
+        "tokens": None if tokens is None else _tokens(tokens, history.tokens.get(level.name)),
         "oldestWaitSeconds": round(level.oldest_wait_s, 3),
         "holder": next(
             (
@@ -192,6 +196,16 @@ def _level(level: LevelState, history: History, kinds: dict[str, str]) -> State:
     }
 
 
+def _tokens(tokens: TokensState, rates: TokenRates | None) -> State:
+    rates = rates or NO_TOKEN_RATES
+    return {
+        **picked(tokens, "open_streams", "completions", "completion_tokens", "prompt_tokens"),
+        "tokensPerSecond": rates.tokens,
+        "promptTokensPerSecond": rates.prompt_tokens,
+        **picked(rates, *rates._fields[2:]),
+    }
+
+
 LEVEL: Final = (
     *("name", "uid", "type", "is_quiescing", "shares", "lendable_percent"),
     *("borrowing_limit_percent", "nominal_limit", "current_limit", "seats_in_use"),
@@ -200,6 +214,7 @@ LEVEL: Final = (
 )
 HOLDER: Final = ("flow_schema", "flow", "seats", "waits_for")
 NO_RATES: Final = Rates()
+NO_TOKEN_RATES: Final = TokenRates()
 
 
 def _flow_schemas(schemas: Sequence[FlowSchemaState], history: History) -> list[State]:

@@ -93,6 +93,7 @@ def test_samples(scene: Scene) -> None:
         "waitP99Seconds": [0.0, 2.0, None],
         "waiting": [1.0, 0.0, 0.0],
         "seatsInUse": [1.0, 1.0, 0.0],
+        "tokens": [None, None, None],
     } == columns["levels"]["tiny"]
     assert 3 == history.taken
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -70,7 +71,7 @@ def test_level(scene: Scene) -> None:
         "seatsInUse": 2, "executing": 2, "waiting": 1, "dispatched": 2, "rejected": 1,
         "timedOut": 0, "cancelled": 0, "failed": 0, "queueCount": 2, "condition": "waits",
         "dispatchedPerSecond": 0.0, "servedPerSecond": 0.0, "failedPerSecond": 0.0,
-        "leftPerSecond": 0.0, "rejectedPerSecond": {}, "oldestWaitSeconds": 0.0,
+        "leftPerSecond": 0.0, "rejectedPerSecond": {}, "oldestWaitSeconds": 0.0, "tokens": None,
         "holder": {
             "flowSchema": "all", "flow": "ann", "kind": "user", "seats": 2, "waitsFor": 1,
         },
@@ -134,6 +135,36 @@ def test_rates(scene: Scene) -> None:
     assert ("rejects", {"queue-full": 1.0}) == (found["condition"], found["rejectedPerSecond"])
     assert (1.0, 3.0) == (found["failedPerSecond"], state["upstream"]["answersPerSecond"]["5xx"])
     assert {"all": 1.0, "catch-all": 0.0, "exempt": 0.0} == matched
+
+
+def test_tokens(scene: Scene) -> None:
+    """Rates are of 5 s, times of a minute; a level without completions has none."""
+    history = History()
+    (counters,) = scene.controller.flow_schema_counters()
+    meter = counters.token_meter()
+    for second in range(60):
+        process = scene.state()
+        history.take(process.listener, process.clusters[0], second * S, float(second))
+        if second == 1:
+            meter.first_token_ns.observe(4 * S)
+            meter.first_token_executing_ns.observe(2 * S)
+        meter.count(30)
+        meter.prompt_tokens += 2
+        meter.between_tokens_ns.observe_each(30, S)
+    meter.open_streams, meter.completions = 3, 2
+    history.rate()
+    state = shown(scene, history)
+
+    assert {
+        "openStreams": 3, "completions": 2, "completionTokens": 1800, "promptTokens": 120,
+        "tokensPerSecond": 30.0, "promptTokensPerSecond": 2.0, "firstTokenP50": 3.75,
+        "firstTokenP99": 4.97, "firstTokenExecutingP50": 1.75, "betweenTokensP50": 0.0375,
+        "betweenTokensP99": 0.0498,
+    } == level(state)["tokens"]  # fmt: skip
+    assert level(state, "catch-all")["tokens"] is None
+    columns = history.columns()["levels"]
+    assert [30.0] * 59 == columns["tiny"]["tokens"]
+    assert all(map(math.isnan, columns["catch-all"]["tokens"]))
 
 
 def test_the_whole(scene: Scene) -> None:

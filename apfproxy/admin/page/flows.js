@@ -4,7 +4,7 @@ import { byId, element, setShown, setText, visible } from "./dom.js";
 import { rate } from "./numbers.js";
 
 const MOST_ROWS = 12;
-const COLUMNS = ["seatSeconds", "waitSeconds", "rejected"];
+const COLUMNS = ["seatSeconds", "waitSeconds", "rejected", "tokens"];
 const LEAST = 0.005; // below, it is nothing to speak of
 const CUT = "The name is cut, so nobody can tell the hand; explain a request of the flow.";
 
@@ -15,16 +15,19 @@ class Row {
     this.numbers = COLUMNS.map(() => element("b"));
     this.button = element("button", { type: "button", class: "small" }, "Hand");
     this.button.addEventListener("click", () => onHand(this.flow));
-    const labels = ["Seats × s", "Waited, s", "Rejected"];
+    const labels = ["Seats × s", "Waited, s", "Rejected", "Tokens"];
+    const cells = this.numbers.map((number, place) =>
+      element("td", { role: "cell", class: "number", "data-label": labels[place] }, number));
+    this.tokens = cells.at(-1);
     this.row = element("tr", { role: "row" },
       element("th", { role: "rowheader", scope: "row" }, this.name, this.from),
-      ...this.numbers.map((number, place) =>
-        element("td", { role: "cell", class: "number", "data-label": labels[place] }, number)),
+      ...cells,
       element("td", { role: "cell", class: "act" }, this.button));
   }
 
-  show(flow) {
+  show(flow, hasTokens) {
     this.flow = flow;
+    setShown(this.tokens, hasTokens);
     const kind = flow.flow ? flow.kind || "flow" : "all";
     const from = `${kind} in ${flow.priorityLevel}`;
     const name = flow.flow || "(all together)";
@@ -79,6 +82,8 @@ export class Flows {
       const isSorted = button.dataset.sort === this.#sort;
       button.parentElement.setAttribute("aria-sort", isSorted ? "descending" : "none");
     }
+    const hasTokens = this.#flows.some(({ tokens }) => tokens >= LEAST);
+    setShown(byId("flow-tokens"), hasTokens);
     const body = byId("flow-rows");
     while (this.#rows.length > flows.length) this.#rows.pop().row.remove();
     while (this.#rows.length < flows.length) {
@@ -86,6 +91,6 @@ export class Flows {
       this.#rows.push(row);
       body.append(row.row);
     }
-    flows.forEach((flow, place) => this.#rows[place].show(flow));
+    flows.forEach((flow, place) => this.#rows[place].show(flow, hasTokens));
   }
 }

@@ -15,6 +15,7 @@ import { duration, time } from "./numbers.js";
 import { Queues } from "./queues.js";
 import { Requests } from "./requests.js";
 import { Schemas } from "./schemas.js";
+import { Tokens } from "./tokens.js";
 import { showStale, showVerdict } from "./verdict.js";
 
 const CONNECTION = { connecting: "connecting", live: "live", paused: "paused", lost: "no connection; trying again" };
@@ -30,6 +31,7 @@ const queues = new Queues((level) => { requests.level = level; });
 const schemas = new Schemas();
 const endpoints = new Endpoints();
 const fleet = new Fleet();
+const tokens = new Tokens();
 await breath();
 const flows = new Flows(showHandOf);
 new Explain((hand) => queues.showHand(hand));
@@ -79,6 +81,7 @@ function drawNow() {
   limit?.show(state.foundLimit);
   fleet.show(state.fleet, Boolean(state.workers));
   levels.show(state.levels, (name) => history.last(name), (name, s) => history.isIdleFor(name, s), nowS);
+  tokens.show(state.levels);
   queues.show(state.levels, levels.worst);
   flows.show(state.topFlows);
   schemas.show(state.flowSchemas, state.flowSchemaCount);

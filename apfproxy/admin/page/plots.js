@@ -1,11 +1,11 @@
 // Rates, waits and rejections of the last minutes.
 
 import { line, styled } from "./colours.js";
-import { byId, element, onAppearance, onWidth } from "./dom.js";
+import { byId, element, onAppearance, onWidth, setShown } from "./dom.js";
 import { minute, quantity, time } from "./numbers.js";
 import uPlot from "./vendor/uPlot.esm.js";
 
-const FIELDS = ["served", "waitSeconds", "rejected", "failed"];
+const FIELDS = ["served", "waitSeconds", "rejected", "failed", "tokens"];
 export const HEIGHT = 120;
 const MOST_LINES = 12;
 const FONT = "12px system-ui, sans-serif";
@@ -90,6 +90,8 @@ export class Plots {
     const names = this.#history.busiest().slice(0, MOST_LINES);
     const isSame = names.length === this.#names.length && names.every((name) => this.#names.includes(name));
     if (!isSame) this.#names = names.sort();
+    const hasTokens = [...this.#history.levels.values()].some(({ tokens }) => tokens?.some((value) => value !== null));
+    setShown(byId("tokens-plot"), hasTokens);
     this.#drawAll(!isSame);
   }
 
