@@ -16,7 +16,7 @@ from selenium.webdriver.common.keys import Keys
 from apfproxy.admin.live_feed import LiveFeed
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.limit_finder import Load
-from apfproxy.settings import AUTO_SEATS, OBSERVE, Address, EndpointAddress
+from apfproxy.settings import AUTO_SEATS, HTTP_API, OBSERVE, Address, EndpointAddress
 from tests.end_to_end.gateway import WHOLE, gateway
 from tests.end_to_end.scene import (
     GET,
@@ -530,6 +530,65 @@ def test_appearance(browser: Chrome, tmp_path: Path, width: int, theme: str) -> 
             assert width == scroll_width
             assert [] == overflowing
             assert ("dark" == theme) == (ground == "rgb(15, 19, 24)")
+
+    look()
+    assert b"\x89PNG" == path.read_bytes()[:4]
+
+
+COUNTED = replace(
+    SETUP,
+    preset=HTTP_API,
+    objects=NARROW.replace("{name: narrow, uid", "{name: narrow, annotations: {COST}, uid").replace(
+        "COST", '"apfproxy.io/cost": tokens'
+    ),
+)
+ASK = (
+    b"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nX-Api-Key: team-a\r\n"
+    b"Content-Length: 18\r\n\r\n"
+    b'{"max_tokens": 90}'
+)
+TOKENS = "[...document.querySelectorAll('#token-rows td')].map((cell) => cell.innerText)"
+USAGE = b'data: {"usage": {"prompt_tokens": 21, "completion_tokens": 70}}\n\n'
+
+
+@pytest.mark.parametrize(("width", "theme"), [(400, "light"), (1400, "dark")])
+def test_tokens(browser: Chrome, tmp_path: Path, width: int, theme: str) -> None:
+    """Streams, tokens and their times show by level and flow, and only where they are counted."""
+    path = Path(os.environ.get("APFPROXY_SCREENSHOTS", tmp_path)) / f"tokens-{theme}-{width}.png"
+    is_hidden = "document.getElementById('tokens').hidden"
+    plot = "document.querySelector('#plot-tokens canvas')"
+    flow = "document.querySelector('#flow-rows tr')?.innerText"
+
+    @on_uvloop
+    async def look() -> None:
+        async with shown(browser, width=width, theme=theme, setup=COUNTED) as (scene, tab):
+            was_hidden = await tab.run(is_hidden)
+            holds = [await scene.take_seat(ASK) for _ in range(2)]
+            for hold in holds:
+                await hold.arrival.peer.send(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+                )
+            for _ in range(10):
+                for hold in holds:
+                    await hold.arrival.peer.send(b"data: {}\n\n")
+                await asyncio.sleep(0.05)
+            await tab.until(f"!{is_hidden} && {plot} !== null")
+            await holds[0].arrival.peer.send(USAGE)
+            holds[0].arrival.peer.close()
+            await tab.until(f"{TOKENS}[0].includes('1 ended') && {flow}.includes('80')")
+            cells = await tab.run(TOKENS)
+            sizes = await tab.run("[document.documentElement.scrollWidth, " + OVERFLOWING + "]")
+            height = await tab.run("document.documentElement.scrollHeight")
+            await tab.appear(width=width, theme=theme, height=height)
+            await tab.until("true")
+            await tab.screenshot(path)
+            assert was_hidden
+            assert [width, []] == sizes
+            assert ["1", "1 ended"] == cells[0].split("\n")
+            assert "80 in all" == cells[1].split("\n")[1]
+            assert "21 in all" == cells[2].split("\n")[1]
+            assert "p99 " in cells[3]
+            assert "p99 " in cells[5]
 
     look()
     assert b"\x89PNG" == path.read_bytes()[:4]
