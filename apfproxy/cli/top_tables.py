@@ -81,6 +81,13 @@ TOP FLOWS       who used most lately; numbers halve every five minutes
   SEAT-S        seats times the seconds that they were held
   WAIT-S  REJ   seconds that requests waited; rejected requests
 """
+TOKENS_HELP = """\
+TOKENS          of completions; t sorts by them, times are of the last minute
+  STREAMS       responses under way; tokens made and prompts' tokens a second
+  FIRST  SEATED time to the first token since the arrival, since the seat
+  BETWEEN       time from one token to the next
+"""
+"""Stands in the help in place of its blank lines, where a level counts tokens."""
 
 
 UNREADABLE = (
@@ -104,6 +111,7 @@ SORTS = {
     "s": Sort("seats", "seats", ("seatsInUse",), ("seatSeconds",)),
     "w": Sort("waits", "waits", ("waiting",), ("waitSeconds",)),
     "r": Sort("rejections", "rejections", ("rejected", "waiting"), ("rejected",)),
+    "t": Sort("tokens", "tokens", ("tokensPerSecond",), ("tokens",)),
     "n": Sort("name", "name", (), ()),
 }
 """By their keys; what is alike is in the order of names."""
@@ -128,6 +136,10 @@ class View:
     part: str = ""
     is_typing: bool = False
     screen: str = ""
+
+    @property
+    def has_tokens(self) -> bool:
+        return any(level["tokens"] for level in self.state.get("levels", ()))
 
     @property
     def is_of_clusters(self) -> bool:
@@ -159,6 +171,8 @@ def readable(url: str, found: Any) -> Json:  # noqa: ANN401 - any JSON
         for each in state.get("levels", ()):
             each["rejected"] = sum(each["rejectedPerSecond"].values())
             each.setdefault("leftPerSecond", 0.0)
+            tokens = each.setdefault("tokens", None)
+            each["tokensPerSecond"] = tokens["tokensPerSecond"] if tokens else 0.0
             each["problems"] = each["rejected"] + each["failedPerSecond"]
             each["isExempt"] = each["type"] == "Exempt"
             each["limit"] = None if each["isExempt"] else each["current"]
@@ -166,6 +180,8 @@ def readable(url: str, found: Any) -> Json:  # noqa: ANN401 - any JSON
             each["longest"] = max(each["queues"], default=0)
             each["queuesInUse"] = f"{sum(map(bool, each['queues']))} of {each['queueCount']}"
             each["bar"] = SeatBar(each, state["seats"])
+        for each in state.get("topFlows", ()):
+            each.setdefault("tokens", 0.0)
         for each in state.get("clusters", ()):
             each["rejected"] = each["rejectedPerSecond"]
             each["servers"] = f"{each['healthyCount']}/{each['endpointCount']}"
@@ -270,7 +286,7 @@ class Block(NamedTuple):
 def render(view: View, width: int | None, height: int | None = None) -> Group:
     """Everything; without a width as wide as it takes, without a height as high, and no keys."""
     if view.screen == "help":
-        return help_screen()
+        return help_screen(has_tokens=view.has_tokens)
     parts: list[RenderableType] = [*sentences(view, width, height)]
     parts += _head(view, is_live=height is not None)
     foot = [*_last_event(view.state), *([] if height is None else [_keys(view)])]
@@ -529,6 +545,18 @@ FLOWS = (
     Column("WAIT-S", "waitSeconds"),
     Column("REJ", "rejected", alarm),
 )
+FLOW_TOKENS = Column("TOKENS", "tokens")
+TOKENS = (
+    Column("TOKENS", "name", ratio=1),
+    Column("STREAMS", "openStreams"),
+    Column("TOK/S", "tokensPerSecond"),
+    Column("PROMPT/S", "promptTokensPerSecond", needs=ENOUGH_FOR_SHARES),
+    Column("FIRST", "firstTokenP50", duration_text),
+    Column("P99", "firstTokenP99", duration_text, needs=ENOUGH_FOR_ALL),
+    Column("SEATED", "firstTokenExecutingP50", duration_text),
+    Column("BETWEEN", "betweenTokensP50", duration_text),
+    Column("P99", "betweenTokensP99", duration_text, needs=ENOUGH_FOR_ALL),
+)
 NO_FLOW = "None yet: a flow counts once a request of it ends; see topFlows.enabled."
 
 
@@ -570,12 +598,17 @@ def _blocks(view: View, *, is_live: bool) -> list[Block]:
     fullest = view.rows([each for each in levels if each["longest"]], "name", by=["longest"])[
         :FULLEST_LEVELS
     ]
+    counted = [{**each["tokens"], "name": each["name"]} for each in levels if each["tokens"]]
+    if counted:
+        blocks.append(Block(TOKENS, counted, "", "level", least=3))
     flows = view.rows(state["topFlows"], "flow", "flowSchema", "priorityLevel", by=sort.flow)
     heading = FLOWS[0]._replace(name=f"TOP FLOWS by {sort.flows}")
     return [
         *blocks,
         Block(QUEUES, fullest, "Nothing waits.", least=max(1, len(fullest)) + 2),
-        Block([heading, *FLOWS[1:]], flows, none or NO_FLOW, least=3),
+        Block(
+            [heading, *FLOWS[1:], *[FLOW_TOKENS] * view.has_tokens], flows, none or NO_FLOW, least=3
+        ),
     ]
 
 
@@ -600,13 +633,18 @@ def _keys(view: View) -> Text:
     if not view.is_of_clusters:
         text.append("  sort:", "dim")
         for key, sort in SORTS.items():
+            if key == "t" and not view.has_tokens:
+                continue
             text.append(f" {key} {sort.label}", "bold" if key == view.sort else "dim")
     return text
 
 
-def help_screen() -> Group:
+def help_screen(*, has_tokens: bool) -> Group:
     lines = []
-    for each in HELP.splitlines():
+    texts = HELP.splitlines()
+    if has_tokens:
+        texts = [*filter(None, texts), *TOKENS_HELP.splitlines()]
+    for each in texts:
         text = line(each)
         if each[:1].isupper():
             text.stylize("bold", 0, end if (end := each.find("  ")) > 0 else len(each))

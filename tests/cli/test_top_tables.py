@@ -32,6 +32,7 @@ from tests.cli.top_states import (
     flow,
     level,
     state,
+    tokens,
     upstream,
 )
 from tests.fleet.views import fleet, member
@@ -197,6 +198,29 @@ def test_sorts(sort: str, levels: str, flows: str) -> None:
 
     assert f"LEVEL{levels}FULLEST" in names
     assert names.endswith(f"TOP{flows}")
+
+
+def test_tokens() -> None:
+    """Levels that count tokens, and flows, have them; help says so, in no more lines of height."""
+    seen = view(
+        level("batch", tokens=tokens(tokensPerSecond=7.0, openStreams=1)),
+        level("chat", tokens=tokens()),
+        level("other", seatsInUse=3),
+        topFlows=[flow("ann", tokens=12.0), flow("bob", tokens=123_456.0)],
+    )
+    seen.sort = "t"
+    found = words(seen)
+    place = found.index("TOKENS STREAMS TOK/S PROMPT/S FIRST P99 SEATED BETWEEN P99")
+    assert [
+        "chat 8 412 9.5 1.2 s 12 s 350 ms 21 ms -",
+        "batch 1 7.0 9.5 1.2 s 12 s 350 ms 21 ms -",
+    ] == found[place + 1 : place + 3]
+    assert ["bob everybody work 1 0 0 123k", "ann everybody work 1 0 0 12"] == found[-2:]
+    assert "t tokens" in lines(seen, 100, 24)[-1]
+    assert "t tokens" not in lines(view(), 100, 24)[-1]
+    seen.screen = "help"
+    assert len(lines(seen)) <= 25
+    assert "TOKENS of completions" in " ".join(words(seen))
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,12 @@ UPSTREAM = """{
   "answersPerSecond": {"2xx": 10.0, "5xx": 2.0}, "failuresPerSecond": 0.0, "p50": 0.004,
   "p99": 0.045
 }"""
+TOKENS = """{
+  "openStreams": 8, "completions": 20, "completionTokens": 9000, "promptTokens": 800,
+  "tokensPerSecond": 412.5, "promptTokensPerSecond": 9.5, "firstTokenP50": 1.25,
+  "firstTokenP99": 11.5, "firstTokenExecutingP50": 0.35, "betweenTokensP50": 0.0207,
+  "betweenTokensP99": null
+}"""
 CLUSTER = """{
   "severity": "ok", "state": "up", "problem": "", "healthyCount": 3, "endpointCount": 3,
   "seatsInUse": 4, "serverConcurrencyLimit": 600, "waiting": 0, "servedPerSecond": 20.0,
@@ -36,6 +42,10 @@ def level(name: str = "work", **changes: Any) -> Json:  # noqa: ANN401 - any JSO
 def flow(name: str, **changes: Any) -> Json:  # noqa: ANN401 - any JSON
     names = {"flowSchema": "everybody", "priorityLevel": "work", "flow": name}
     return {**names, "seatSeconds": 1.0, "waitSeconds": 0.0, "rejected": 0.0, **changes}
+
+
+def tokens(**changes: Any) -> Json:  # noqa: ANN401 - any JSON
+    return {**json.loads(TOKENS), **changes}
 
 
 def event(message: str, **changes: Any) -> Json:  # noqa: ANN401 - any JSON
