@@ -82,10 +82,9 @@ TOP FLOWS       who used most lately; numbers halve every five minutes
   WAIT-S  REJ   seconds that requests waited; rejected requests
 """
 TOKENS_HELP = """\
-TOKENS          of completions; t sorts by them, times are of the last minute
-  STREAMS       responses under way; tokens made and prompts' tokens a second
-  FIRST  SEATED time to the first token since the arrival, since the seat
-  BETWEEN       time from one token to the next
+TOKENS          of completions, a second, and STREAMS under way; t sorts by them
+  FIRST  SEATED time to the first token, from the arrival and from the seat;
+                BETWEEN: from one to the next; all of the last minute
 """
 """Stands in the help in place of its blank lines, where a level counts tokens."""
 
