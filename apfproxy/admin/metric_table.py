@@ -128,11 +128,14 @@ def coarser(times: Times) -> Times:
     return Times(counts=counts, sum=times.sum)
 
 
+ALWAYS = ("concurrency-limit", "queue-full", "time-out")
+
+
 def rejections(schema: FlowSchemaState) -> Labelled:
     """By reason; those that only additions to objects bring come if there are any."""
-    for reason in ("concurrency-limit", "queue-full", "time-out", "ban", "long-running", "rate"):
+    for reason in (*ALWAYS, "ban", "long-running", "rate", "token-rate"):
         number = getattr(schema, f"rejected_{reason.replace('-', '_')}")
-        if number or reason in {"concurrency-limit", "queue-full", "time-out"}:
+        if number or reason in ALWAYS:
             yield {"reason": reason}, number
     if schema.cancelled:
         yield {"reason": "cancelled"}, schema.cancelled

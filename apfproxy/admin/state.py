@@ -293,6 +293,7 @@ class FlowSchemaState(Growing):
     rejected_ban: Count = 0
     rejected_long_running: Count = 0
     rejected_rate: Count = 0
+    rejected_token_rate: Count = 0
     wait_executed_ns: Times = Times()
     wait_rejected_ns: Times = Times()
     execution_regular_ns: Times = Times()

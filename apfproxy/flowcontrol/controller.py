@@ -165,9 +165,12 @@ class Route:
         self.counters = counters  # None until the first request comes
         self.limits = limits
         self.stream_seats = checked.additions.stream_seats or level.additions.stream_seats
-        self.reads_completions = level.additions.cost == TOKENS
+        has_token_rate = limits is not None and limits.token_rate is not None
+        self.reads_completions = has_token_rate or level.additions.cost == TOKENS
         is_limited = limits is not None and (
-            limits.rate is not None or limits.long_running_limit is not None
+            limits.rate is not None
+            or limits.long_running_limit is not None
+            or limits.token_rate is not None
         )
         has_flows = is_limited or queue_set_config(level.configuration).queues > 1
         method = flow_schema.spec.distinguisher_method
@@ -632,7 +635,10 @@ class Controller:
             return known
         added, is_ban = checked.additions, level.additions.is_ban
         limits = self._flow_limits.get(name)
-        has_flows = added.request_rate is not None or added.long_running_limit is not None
+        has_flows = any(
+            each is not None
+            for each in (added.request_rate, added.long_running_limit, added.token_rate)
+        )
         if limits is None and (has_flows or is_ban):
             limits = self._flow_limits[name] = FlowLimits(name)
         if limits is not None:

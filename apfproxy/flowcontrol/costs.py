@@ -70,14 +70,12 @@ class LevelCosts:
 
     # Tokens.
 
-    def expect(self, completion: Completion, flow: Flow) -> int:
+    def expect(self, completion: Completion, flow: Flow) -> None:
         """Estimate the tokens of a completion, and note them there."""
         output = flow.output_tokens or self.output_tokens or FIRST_OUTPUT_TOKENS
         if completion.most_output:
             output = min(output, completion.most_output)
-        tokens = completion.prompt_tokens + round(output * completion.choices)
-        completion.estimated = tokens
-        return tokens
+        completion.estimated = completion.prompt_tokens + round(output * completion.choices)
 
     def learn(self, completion: Completion, flow: Flow) -> None:
         """Learn from a completion that has ended."""

@@ -28,6 +28,7 @@ from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.objects.additions import describe
 from apfproxy.objects.field_errors import counted
 from apfproxy.objects.types import FlowSchema, kind_of, stable_uid
+from apfproxy.request.completion import is_completion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,7 +205,10 @@ def explain(
         for error in obj.additions.errors
     ]
     refused = found.limits and found.limits.foreseen_reason(
-        found.flow.distinguisher, controller.now_ns(), is_long_running=attributes.long_running
+        found.flow.distinguisher,
+        controller.now_ns(),
+        is_long_running=attributes.long_running,
+        is_completion=attributes.is_plain and is_completion(attributes.verb, attributes.path),
     )
     if refused:
         outcome = _refused(refused)
@@ -322,6 +326,7 @@ def _refused(reason: RejectReason) -> OutcomePart:
     status, why = {
         RejectReason.BAN: (403, "the priority level rejects every request"),
         RejectReason.RATE: (429, "the flow has made as many requests as its rate allows"),
+        RejectReason.TOKEN_RATE: (429, "the flow has had more tokens than its rate allows"),
     }.get(reason, (429, "the flow has as many long-running requests as it may"))
     return OutcomePart(
         decision=Decision.REJECT.value,

@@ -4,6 +4,9 @@
 2. A flow may have so many long-running requests at once; the next one is rejected.
 3. A flow may make requests at a rate, and so many at once, as a token bucket lets it; a request
    that finds no token is rejected and told when there will be one.  It takes no token.
+4. A flow may have the tokens of its completions at a rate.  Such a bucket may come to owe: a
+   completion takes its estimate, and what it had in place of that at its end.  One that finds the
+   bucket in debt is rejected.
 
 A bucket is one number: when it will be full.  It is kept only until then, so that what is kept are
 the flows that asked lately.  Where these are more than `MAX_FLOWS`, those beyond share one bucket:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.meters import FlowSchemaCounters
     from apfproxy.flowcontrol.queue_set import QueueSet
     from apfproxy.objects.additions import FlowSchemaAdditions
+    from apfproxy.request.completion import Completion
 
 MAX_FLOWS = 8192
 """Buckets that are not full, of one FlowSchema; about 150 bytes each."""
@@ -35,6 +39,7 @@ SWEEP_INTERVAL_NS = 1_000_000_000
 """While all buckets are in use, full ones are searched for so often at most."""
 
 _NS_PER_S = 1_000_000_000
+_S_PER_MINUTE = 60
 
 
 @dataclass(slots=True)
@@ -54,13 +59,16 @@ class Refusal:
 
 
 class RequestRate:
-    """A token bucket for each flow: `rate` > 0 tokens a second, `burst` >= 1 that it holds."""
+    """A token bucket for each flow: `rate` > 0 tokens a second, `burst` >= 1 that it holds.
 
-    def __init__(self, rate: float, burst: int) -> None:
+    One that `may_owe` gives any number of tokens to a flow that owes none.
+    """
+
+    def __init__(self, rate: float, burst: int, *, may_owe: bool = False) -> None:
         self.rate = rate
         self.burst = burst
         self._interval_ns = round(_NS_PER_S / rate)
-        self._slack_ns = (burst - 1) * self._interval_ns
+        self._slack_ns = (burst if may_owe else burst - 1) * self._interval_ns
         self._full_ns: dict[str, int] = {}  # flow to when its bucket will be full
         self._shared_full_ns = 0
         self._swept_ns = -SWEEP_INTERVAL_NS
@@ -82,12 +90,30 @@ class RequestRate:
             self._full_ns[flow] = start_ns + self._interval_ns
         return 0
 
-    def has_token(self, flow: str, now_ns: int) -> bool:
+    def correct(self, flow: str, now_ns: int, count: int) -> None:
+        """Take so many tokens more, whatever there are; or give them back, if it is less than 0."""
+        flow = _kept_name(flow)
+        full_ns = self._full_ns.get(flow)
+        is_shared = full_ns is None and not self._has_room(now_ns)
+        if is_shared:
+            full_ns = self._shared_full_ns
+        start_ns = now_ns if full_ns is None else max(full_ns, now_ns)
+        full_ns = max(now_ns, start_ns + count * self._interval_ns)
+        if is_shared:
+            self._shared_full_ns = full_ns
+        else:
+            self._full_ns[flow] = full_ns
+
+    def missing_ns(self, flow: str, now_ns: int) -> int:
+        """In how many nanoseconds there will be a token; 0 if there is one."""
         flow = _kept_name(flow)
         full_ns = self._full_ns.get(flow)
         if full_ns is None and self._is_crowded(now_ns):
             full_ns = self._shared_full_ns
-        return full_ns is None or full_ns - now_ns <= self._slack_ns
+        return 0 if full_ns is None else max(0, full_ns - now_ns - self._slack_ns)
+
+    def has_token(self, flow: str, now_ns: int) -> bool:
+        return self.missing_ns(flow, now_ns) == 0
 
     def _is_crowded(self, now_ns: int) -> bool:
         """Whether `_has_room` would find no room, without forgetting anything."""
@@ -124,6 +150,7 @@ class FlowLimits:
         self._level = ""
         self.is_ban = False
         self.rate: RequestRate | None = None
+        self.token_rate: RequestRate | None = None
         self.long_running_limit: int | None = None
         self.long_running: dict[str, int] = {}
 
@@ -137,9 +164,26 @@ class FlowLimits:
             self.rate = None
         elif self.rate is None or (self.rate.rate, self.rate.burst) != (rate, burst):
             self.rate = RequestRate(rate, burst)
+        if added.token_rate is None:
+            self.token_rate = None
+            return
+        rate, burst, known = added.token_rate / _S_PER_MINUTE, added.token_burst, self.token_rate
+        if known is None or (known.rate, known.burst) != (rate, burst):
+            self.token_rate = RequestRate(rate, burst, may_owe=True)
 
-    def refusal(self, flow: str, now_ns: int, *, is_long_running: bool) -> Refusal | None:
-        """Reject a request, or let it go; a long-running one then has a place until `release`."""
+    def refusal(
+        self,
+        flow: str,
+        now_ns: int,
+        *,
+        is_long_running: bool,
+        completion: Completion | None = None,
+    ) -> Refusal | None:
+        """Reject a request, or let it go.
+
+        A long-running one then has a place until `release`, a completion its estimated tokens until
+        `settle`.
+        """
         if self.is_ban:
             return Refusal(
                 RejectReason.BAN,
@@ -149,6 +193,17 @@ class FlowLimits:
         is_counted = is_long_running and self.long_running_limit is not None
         if is_counted and (refusal := self._long_running_refusal(flow)) is not None:
             return refusal
+        tokens = None if completion is None else self.token_rate
+        if tokens is not None:
+            missing_ns = tokens.missing_ns(flow, now_ns)
+            if missing_ns:
+                return Refusal(
+                    RejectReason.TOKEN_RATE,
+                    f"the flow has had more than {round(tokens.rate * _S_PER_MINUTE)} tokens a"
+                    f" minute, the most that FlowSchema {self._flow_schema!r} allows"
+                    f" ({additions.TOKEN_RATE}); try again later",
+                    math.ceil(missing_ns / _NS_PER_S),
+                )
         rate = self.rate
         if rate is not None:
             missing_ns = rate.take(flow, now_ns)
@@ -162,7 +217,21 @@ class FlowLimits:
                 )
         if is_counted:
             self._take_place(flow)
+        if tokens is not None:
+            assert completion is not None
+            completion.charged = completion.estimated
+            tokens.correct(flow, now_ns, completion.charged)
         return None
+
+    def settle(self, flow: str, now_ns: int, completion: Completion) -> None:
+        """Have a completion that ends take the tokens that it had, in place of its estimate.
+
+        One without a response that is no error takes none.
+        """
+        if self.token_rate is None or not completion.charged:
+            return
+        tokens = completion.tokens if completion.is_served else 0
+        self.token_rate.correct(flow, now_ns, tokens - completion.charged)
 
     def begin_stream(self, flow: str) -> Refusal | None:
         """Count a response that lasts as a long-running request, until `release`, or reject it."""
@@ -186,7 +255,7 @@ class FlowLimits:
         self.long_running[flow] = self.long_running.get(flow, 0) + 1
 
     def foreseen_reason(
-        self, flow: str, now_ns: int, *, is_long_running: bool
+        self, flow: str, now_ns: int, *, is_long_running: bool, is_completion: bool = False
     ) -> RejectReason | None:
         """Why `refusal` would reject a request, without counting it; None if it would not."""
         if self.is_ban:
@@ -194,6 +263,9 @@ class FlowLimits:
         limit = self.long_running_limit
         if is_long_running and limit is not None and self.long_running.get(flow, 0) >= limit:
             return RejectReason.LONG_RUNNING
+        tokens = self.token_rate if is_completion else None
+        if tokens is not None and not tokens.has_token(flow, now_ns):
+            return RejectReason.TOKEN_RATE
         if self.rate is not None and not self.rate.has_token(flow, now_ns):
             return RejectReason.RATE
         return None
@@ -213,5 +285,7 @@ def count_rejection(
         counters.rejected_ban += 1
     elif reason is RejectReason.RATE:
         counters.rejected_rate += 1
+    elif reason is RejectReason.TOKEN_RATE:
+        counters.rejected_token_rate += 1
     else:
         counters.rejected_long_running += 1

@@ -134,6 +134,7 @@ class FlowSchemaCounters:
     rejected_time_out: int = 0
     rejected_ban: int = 0
     rejected_rate: int = 0
+    rejected_token_rate: int = 0
     rejected_long_running: int = 0
     cancelled: int = 0
     waited_ns: Histogram = field(default_factory=_durations)

@@ -408,11 +408,15 @@ class Passage:
         ):
             found = control.classify(digest, self.completion)
         self.classification = found
+        completion = self.completion
+        if completion is not None:
+            found.level.costs.expect(completion, found.flow)
         if found.limits is not None:
             refusal = found.limits.refusal(
                 found.flow.distinguisher,
                 control.clock.now_ns(),
                 is_long_running=digest.is_long_running,
+                completion=completion,
             )
             if refusal is None:
                 if digest.is_long_running and found.limits.long_running_limit is not None:
@@ -433,9 +437,6 @@ class Passage:
             )
         costs = found.level.costs
         if costs.cost is not None:
-            completion = self.completion
-            if completion is not None:
-                costs.expect(completion, found.flow)
             estimate = costs.estimate(estimate, completion, digest.header)
         result = found.level.queue_set.admit(found.flow, estimate, _on_dispatch, self)
         if type(result) is not Ticket:
@@ -544,7 +545,7 @@ class Passage:
         if after is ABANDONED:
             return
         if self.completion is not None and after is DONE:
-            self._learn()
+            self._settle(self.completion, now_ns)
         flows = self._control.top_flows
         if before is EXECUTING or before is ABANDONED:
             ticket, found, digest = self.ticket, self.classification, self.digest
@@ -565,10 +566,14 @@ class Passage:
                 assert self.ticket is not None
                 flows.on_no_seats(self.ticket.flow, waited_ns, is_rejected=False)
 
-    def _learn(self) -> None:
-        completion, found = self.completion, self.classification
-        if completion is not None and found is not None:
-            found.level.costs.learn(completion, found.flow)
+    def _settle(self, completion: Completion, now_ns: int) -> None:
+        """Learn what a completion had, and have the rate of its flow give that."""
+        found = self.classification
+        if found is None:
+            return  # it has not entered
+        found.level.costs.learn(completion, found.flow)
+        if found.limits is not None:
+            found.limits.settle(found.flow.distinguisher, now_ns, completion)
 
     def _leave_queue(self, now_ns: int, reason: RejectReason | None) -> int:
         """Wait no more; for how many nanoseconds it did."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from apfproxy.flowcontrol.costs import LevelCosts
 from apfproxy.flowcontrol.limits import LevelDemand, LevelLimits
 from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
-from apfproxy.objects.additions import MOST_WAIT_NS, TOKENS
+from apfproxy.objects.additions import MOST_WAIT_NS
 from apfproxy.objects.types import (
     ExemptPriorityLevelConfiguration,
     PriorityLevelConfiguration,
@@ -127,7 +127,6 @@ class PriorityLevel:
         lower_limit, upper_limit: Seats that it never lends, and that it has at most.
         costs: What its requests cost, if not time; learned over reconfigurations.
         max_seats: Seats that a work estimate may ask for; 0 where it sets no bound of its own.
-        counts_tokens: Whether tokens of its completions are counted.
         target: Seats that it was to have at the last adjustment, before others were considered.
         failed_total: Requests that had seats but that the server failed; counted by anyone who
             forwards them.
@@ -146,7 +145,6 @@ class PriorityLevel:
         self.additions = configuration.additions
         self.costs = LevelCosts()
         self.costs.configure(self.additions.cost)
-        self.counts_tokens = self.additions.cost == TOKENS
         self.is_quiescing = False
         self.nominal_limit = 0
         self.lower_limit = 0
@@ -172,7 +170,6 @@ class PriorityLevel:
         self.uid = stable_uid(configuration)
         self.additions = configuration.additions
         self.costs.configure(self.additions.cost)
-        self.counts_tokens = self.additions.cost == TOKENS
         self.is_quiescing = False
 
     def level_demand(self, high_watermark: int, smoothed: float) -> LevelDemand:

@@ -63,6 +63,7 @@ class RejectReason(enum.StrEnum):
     # What additions to objects ask for, see `flow_limits`.
     BAN = "ban"
     RATE = "rate"
+    TOKEN_RATE = "token-rate"  # noqa: S105  no password
     LONG_RUNNING = "long-running"
 
 

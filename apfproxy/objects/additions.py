@@ -45,6 +45,8 @@ REQUEST_BURST = PREFIX + "request-burst"
 LONG_RUNNING_LIMIT = PREFIX + "long-running-limit"
 STREAM_SEATS = PREFIX + "stream-seats"
 COST = PREFIX + "cost"
+TOKEN_RATE = PREFIX + "token-rate"
+TOKEN_BURST = PREFIX + "token-burst"
 
 OF_LEVEL = (BAN, COST, PRIORITY, STREAM_SEATS, WAIT_LIMIT)
 OF_FLOW_SCHEMA = (
@@ -56,13 +58,20 @@ OF_FLOW_SCHEMA = (
     REQUEST_BURST,
     REQUEST_RATE,
     STREAM_SEATS,
+    TOKEN_BURST,
+    TOKEN_RATE,
 )
+
+OF_RATES = (REQUEST_RATE, REQUEST_BURST, LONG_RUNNING_LIMIT, TOKEN_RATE, TOKEN_BURST)
+"""Additions that reject requests of a flow."""
 
 MOST_WAIT_NS = 60_000_000_000
 """No request waits longer where its level does not say for how long."""
 MOST_WAIT_LIMIT_NS = 600_000_000_000
 MOST_REQUESTS = 1_000_000
 """Requests a second, at once, or long-running."""
+MOST_TOKENS = 1_000_000_000
+"""Tokens a minute, or at once."""
 MOST_PRIORITY = 1000
 LEAST_RATE = 0.001
 MOST_ERRORS = 20
@@ -71,7 +80,7 @@ MOST_ERRORS = 20
 _NS_PER_UNIT = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
 _DURATION_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m)")
 _DURATION = re.compile(rf"(?:{_DURATION_PART.pattern}){{1,3}}")
-_NUMBER = re.compile(r"[0-9]{1,9}")
+_NUMBER = re.compile(r"[0-9]{1,10}")
 _RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 _FLAGS = ("false", "true")
 MOST_VALUES = 32
@@ -309,6 +318,8 @@ class FlowSchemaAdditions(msgspec.Struct, frozen=True):
     Attributes:
         request_rate: Requests a second of each flow.
         request_burst: Requests of a flow at once; 0 without a rate.
+        token_rate: Tokens a minute of each flow.
+        token_burst: Tokens of a flow at once; 0 without a rate.
         errors: The first ones of its annotations.
     """
 
@@ -318,6 +329,8 @@ class FlowSchemaAdditions(msgspec.Struct, frozen=True):
     long_running_limit: int | None = None
     condition: Condition | None = None
     stream_seats: StreamSeats | None = None
+    token_rate: int | None = None
+    token_burst: int = 0
     errors: tuple[FieldError, ...] = ()
 
 
@@ -375,6 +388,11 @@ def _describe_flow_schema(additions: FlowSchemaAdditions) -> Iterator[str]:
         yield (
             f"A flow may make {rate} requests a second ({REQUEST_RATE}), and {burst} at once"
             f" ({REQUEST_BURST})."
+        )
+    if additions.token_rate is not None:
+        yield (
+            f"A flow may have {additions.token_rate} tokens a minute ({TOKEN_RATE}), and"
+            f" {additions.token_burst} at once ({TOKEN_BURST})."
         )
     if (limit := additions.long_running_limit) is not None:
         yield f"A flow may have {limit} long-running requests at once ({LONG_RUNNING_LIMIT})."
@@ -459,23 +477,31 @@ def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> Flo
     reader = _Reader(annotations, OF_FLOW_SCHEMA, OF_LEVEL, "PriorityLevelConfiguration")
     rate = reader.read(REQUEST_RATE, _rate)
     burst = reader.read(REQUEST_BURST, _count)
-    if REQUEST_BURST in reader.own and REQUEST_RATE not in reader.own:
-        reader.refuse(REQUEST_BURST, f"of no use without {REQUEST_RATE}: add that, or remove this")
+    tokens, token_burst = reader.read(TOKEN_RATE, _tokens), reader.read(TOKEN_BURST, _tokens)
+    for each, needed in ((REQUEST_BURST, REQUEST_RATE), (TOKEN_BURST, TOKEN_RATE)):
+        if each in reader.own and needed not in reader.own:
+            reader.refuse(each, f"of no use without {needed}: add that, or remove this")
     limit = reader.read(LONG_RUNNING_LIMIT, _count)
     if name == EXEMPT:
         # An administrator must not be able to lock all users out.
-        for each in (REQUEST_RATE, REQUEST_BURST, LONG_RUNNING_LIMIT):
+        for each in OF_RATES:
             if each in reader.own:
                 reader.refuse(each, f"the FlowSchema {EXEMPT} is never limited: remove it")
-        rate = limit = None
+        rate = limit = tokens = None
     if rate is None:
         burst = 0
     elif burst is None:
         burst = max(1, math.ceil(rate))
+    if tokens is None:
+        token_burst = 0
+    elif token_burst is None:
+        token_burst = tokens
     distinguisher, condition = reader.read(DISTINGUISHER, _distinguisher), _condition(name, reader)
     streams = reader.read(STREAM_SEATS, _stream_seats)
     errors = tuple(reader.errors[:MOST_ERRORS])
-    return FlowSchemaAdditions(distinguisher, rate, burst or 0, limit, condition, streams, errors)
+    return FlowSchemaAdditions(
+        distinguisher, rate, burst or 0, limit, condition, streams, tokens, token_burst, errors
+    )
 
 
 def _condition(name: str, reader: _Reader) -> Condition | None:
@@ -544,6 +570,7 @@ def _within(
 
 _WHOLE = "write a whole number from 1 to"
 _count = partial(_within, int, _NUMBER, 1, MOST_REQUESTS, f"{_WHOLE} {MOST_REQUESTS}")
+_tokens = partial(_within, int, _NUMBER, 1, MOST_TOKENS, f"{_WHOLE} {MOST_TOKENS}")
 _priority = partial(
     _within, int, _NUMBER, 1, MOST_PRIORITY, f"{_WHOLE} {MOST_PRIORITY}; the greatest goes first"
 )

@@ -884,7 +884,7 @@ class Relay(ResponseSink):
         if exchange.trace is not None:
             exchange.trace.answered(status, now_ns)
         found = exchange.passage.classification
-        if found is not None and found.level.counts_tokens:
+        if found is not None and exchange.passage.completion is not None:
             self.tokens = exchange.token_flow(head, found)
             if self.tokens is not None:
                 self.tokens.take((body,), now_ns)

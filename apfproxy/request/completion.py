@@ -61,6 +61,7 @@ class Completion:
         most_output: Tokens of each choice at most; 0 if the client does not say.
         choices: Responses that it asks for at once.
         estimated: Tokens of prompt and output, as they were expected when it came to flow control.
+        charged: Tokens that its flow's rate gave for it.
         is_served: Whether it had a response, at least the begin of one, that was no error.
         counted_prompt, counted_output: Tokens by the response; -1 for unknown.
     """
@@ -73,6 +74,7 @@ class Completion:
         self.most_output = most_output
         self.choices = choices
         self.estimated = 0
+        self.charged = 0
         self.is_served = False
         self.counted_prompt = self.counted_output = -1
 

@@ -13,7 +13,7 @@ from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.observed_passage import Caller, ObservedPassage
 from apfproxy.flowcontrol.passage import FlowControl, Passage, RequestDigest, WorkEstimator
-from apfproxy.flowcontrol.ticket import ONE_SEAT, SERVICE_GUESS_NS, WorkEstimate
+from apfproxy.flowcontrol.ticket import ONE_SEAT, SERVICE_GUESS_NS, RejectReason, WorkEstimate
 from apfproxy.objects.additions import TOKENS, Cost
 from apfproxy.request.attributes import User, plain_attributes
 from apfproxy.request.completion import Completion
@@ -303,3 +303,32 @@ def test_the_model_is_of_one_request_alone(is_observed: bool) -> None:
     assert bench.controller.reads_completions
     bench.configure("")
     assert not bench.controller.reads_completions
+
+
+def test_a_token_rate_counts_what_completions_had() -> None:
+    bench = Bench("", schema="apfproxy.io/token-rate: '600'")
+
+    def ask(counted: int, *, is_cancelled: bool = False) -> RejectReason | None:
+        completion = Completion(40)
+        passage = bench.passage("u", completion)
+        goes_on = passage.acquire(Going())
+        assert goes_on == (passage.refusal is None)
+        if goes_on and not is_cancelled:
+            completion.count(-1, counted)
+        passage.cancel(bench.clock.now_ns())
+        return None if passage.refusal is None else passage.refusal.reason
+
+    assert [None, None, None] == [ask(0, is_cancelled=True) for _ in range(3)]
+    assert [None, None] == [ask(590), ask(20)]
+    assert RejectReason.TOKEN_RATE == ask(0)
+    bench.clock.run_until(3 * S)
+    assert [None, RejectReason.TOKEN_RATE] == [ask(10), ask(10)]
+    other = bench.passage("u")
+    assert other.acquire(Going()), "it is no completion"
+
+
+def test_a_completion_that_never_enters() -> None:
+    bench = Bench()
+    passage = bench.passage("u", Completion(40))
+    passage.cancel(bench.clock.now_ns())
+    assert passage.classification is None

@@ -25,6 +25,7 @@ from apfproxy.flowcontrol.queue_set import QueueSetConfig, QueueSetKind
 from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
 from apfproxy.objects.types import FlowControlObject, FlowSchema, QueuingConfiguration
 from apfproxy.request.attributes import RequestAttributes, User, parse_attributes, plain_attributes
+from apfproxy.request.completion import Completion
 from tests.flowcontrol.level import EXEMPT, MS, REJECT, Level, queues
 from tests.flowcontrol.scene import annotated
 from tests.support.builders import flow_schema, group_subject, priority_level, user_subject
@@ -210,6 +211,22 @@ def test_refusals_of_a_flow() -> None:
     reasons.append(explain(controller, COSTS, ALICE, PODS).outcome.reason)
 
     assert ["", "", *["long-running", ""] * 2, "long-running", "rate", "rate"] == reasons
+
+
+def test_a_completion_of_a_flow_that_owes_tokens() -> None:
+    limited = annotated(everybody(), token_rate="60")  # noqa: S106  no password
+    controller = controller_of(NARROW, limited, seats=100)
+    asked = plain_attributes("POST", b"/v1/chat/completions")
+    limits = controller.classify(ALICE, asked).limits
+    assert limits is not None
+    completion = Completion(4)
+    completion.estimated = 99
+    assert limits.refusal("alice", 0, is_long_running=False, completion=completion) is None
+    found = explain(controller, COSTS, ALICE, asked)
+
+    assert ("reject", "token-rate") == (found.outcome.decision, found.outcome.reason)
+    assert "more tokens than its rate allows" in found.outcome.text
+    assert "" == explain(controller, COSTS, ALICE, PODS).outcome.reason
 
 
 def test_nothing_matches() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from apfproxy.flowcontrol.meters import FlowSchemaCounters, SeatDemand
 from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.objects.additions import NO_FLOW_SCHEMA_ADDITIONS, FlowSchemaAdditions
+from apfproxy.request.completion import Completion
 from tests.support.clocks import VirtualClock
 
 MS = 1_000_000
@@ -103,8 +106,15 @@ def test_what_is_foreseen_comes(rate: float, burst: int, asked: list[tuple[str, 
             assert foreseen == (requests.take(flow, now_ns) == 0)
 
 
-def refused(limits: FlowLimits, *, is_long_running: bool = False, flow: str = "f") -> str:
-    found = limits.refusal(flow, 0, is_long_running=is_long_running)
+def refused(
+    limits: FlowLimits,
+    *,
+    is_long_running: bool = False,
+    flow: str = "f",
+    completion: Completion | None = None,
+    now_s: int = 0,
+) -> str:
+    found = limits.refusal(flow, now_s * S, is_long_running=is_long_running, completion=completion)
     return "" if found is None else found.reason
 
 
@@ -135,6 +145,77 @@ def test_refusals() -> None:
     assert "" == refused(slow, flow="other")
 
 
+TOO_MANY_TOKENS = (
+    "the flow has had more than 60 tokens a minute, the most that FlowSchema 's' allows"
+    " (apfproxy.io/token-rate); try again later"
+)
+
+
+def completing(limits: FlowLimits, estimated: int, now_s: int = 0, flow: str = "f") -> Completion:
+    """A completion that goes on."""
+    completion = Completion(0)
+    completion.estimated = estimated
+    asked = flow, now_s * S
+    assert limits.refusal(*asked, is_long_running=False, completion=completion) is None
+    return completion
+
+
+def test_a_flow_that_owes_tokens_has_to_wait() -> None:
+    """The estimate counts at once, and what it had in its place at the end."""
+    limits = limits_of(FlowSchemaAdditions(token_rate=60, token_burst=100))
+    first = completing(limits, 80)
+    second = completing(limits, 50)
+    asked = partial(limits.refusal, "f", is_long_running=False)
+    assert asked(0) is None, "it is no completion"
+    assert Refusal(RejectReason.TOKEN_RATE, TOO_MANY_TOKENS, 30) == asked(0, completion=first)
+    assert RejectReason.TOKEN_RATE == limits.foreseen_reason(
+        "f", 0, is_long_running=False, is_completion=True
+    )
+    assert limits.foreseen_reason("f", 0, is_long_running=False) is None
+    completing(limits, 1000, flow="other")
+
+    first.count(5, 115)  # 40 more
+    limits.settle("f", 0, first)
+    refusal = asked(0, completion=first)
+    assert refusal is not None
+    assert 70 == refusal.retry_after_s
+    limits.settle("f", 0, second)  # without a response it had none
+    third = completing(limits, 1, 20)
+    third.count(-1, -1)
+    limits.settle("f", 20 * S, third)  # the estimate is all that is known
+    assert asked(20 * S, completion=first) is not None
+    completing(limits, 1, 21)
+
+
+def test_tokens_given_back_fill_no_bucket_beyond_its_burst() -> None:
+    limits = limits_of(FlowSchemaAdditions(token_rate=60, token_burst=10))
+    spared = completing(limits, 50)
+    limits.settle("f", 100 * S, spared)
+    completing(limits, 11, 100)
+    assert "" != refused(limits, completion=spared, now_s=100)
+
+
+def test_a_request_that_owes_tokens_counts_for_no_other_rate() -> None:
+    limits = limits_of(
+        FlowSchemaAdditions(token_rate=60, token_burst=1, request_rate=1, request_burst=2)
+    )
+    known = completing(limits, 9)
+    for _ in range(3):
+        assert RejectReason.TOKEN_RATE == refused(limits, completion=known)
+    assert ["", RejectReason.RATE] == [refused(limits), refused(limits)]
+    limits.settle("f", 0, Completion(8))  # it has taken none
+
+
+def test_flows_beyond_those_kept_share_a_debt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow_limits, "MAX_FLOWS", 1)
+    limits = limits_of(FlowSchemaAdditions(token_rate=60, token_burst=1))
+    completing(limits, 9)
+    second = completing(limits, 9, flow="second")
+    assert RejectReason.TOKEN_RATE == refused(limits, completion=second, flow="third")
+    limits.settle("second", 0, second)
+    completing(limits, 1, flow="third")
+
+
 def test_places_come_back() -> None:
     limits = limits_of(FlowSchemaAdditions(long_running_limit=2, request_rate=1, request_burst=2))
     assert ["", "", RejectReason.LONG_RUNNING] == [
@@ -162,13 +243,30 @@ def test_reconfiguration() -> None:
     assert limits.rate is None
 
 
+def test_reconfiguration_of_tokens() -> None:
+    added = FlowSchemaAdditions(token_rate=60, token_burst=1)
+    limits = limits_of(added)
+    known = completing(limits, 9)
+    limits.configure(added, "b", is_ban=False)
+    assert "" != refused(limits, completion=known)
+    limits.configure(FlowSchemaAdditions(token_rate=60, token_burst=2), "b", is_ban=False)
+    assert "" == refused(limits, completion=known)
+    limits.configure(NO_FLOW_SCHEMA_ADDITIONS, "b", is_ban=False)
+    limits.settle("f", 0, known)
+
+    assert limits.token_rate is None
+
+
 def test_rejections_are_counted() -> None:
     queue_set = QueueSet("a", VirtualClock(), QueueSetConfig(QueueSetKind.REJECT), 1, SeatDemand(0))
     counters = FlowSchemaCounters("a", "s")
-    for reason in (RejectReason.BAN, RejectReason.RATE, RejectReason.LONG_RUNNING):
+    for reason in (
+        RejectReason.BAN, RejectReason.RATE, RejectReason.LONG_RUNNING, RejectReason.TOKEN_RATE,
+    ):  # fmt: skip
         count_rejection(queue_set, counters, reason)
 
-    assert (1, 1, 1) == (
+    assert (1, 1, 1, 1) == (
         counters.rejected_ban, counters.rejected_rate, counters.rejected_long_running,
+        counters.rejected_token_rate,
     )  # fmt: skip
-    assert (3, 3) == (queue_set.rejected_total, counters.wait_rejected_ns.counts[0])
+    assert (4, 4) == (queue_set.rejected_total, counters.wait_rejected_ns.counts[0])

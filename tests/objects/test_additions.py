@@ -161,6 +161,22 @@ DISTINGUISHERS = {
         ),
         pytest.param(
             SCHEMA,
+            {"token-rate": "6000"},
+            FlowSchemaAdditions(token_rate=6000, token_burst=6000),
+            "A flow may have 6000 tokens a minute (apfproxy.io/token-rate),"
+            " and 6000 at once (apfproxy.io/token-burst).",
+            id="token-rate",
+        ),
+        pytest.param(
+            SCHEMA,
+            {"token-rate": "1000000000", "token-burst": "7"},
+            FlowSchemaAdditions(token_rate=1_000_000_000, token_burst=7),
+            "A flow may have 1000000000 tokens a minute (apfproxy.io/token-rate),"
+            " and 7 at once (apfproxy.io/token-burst).",
+            id="token-burst",
+        ),
+        pytest.param(
+            SCHEMA,
             {"match-header": "X-Priority: b, a", "match-methods": "GET, HEAD"},
             FlowSchemaAdditions(
                 condition=Condition(frozenset({"get", "head"}), "x-priority", frozenset("ab"))
@@ -225,7 +241,8 @@ OF_LEVELS = (
 OF_SCHEMAS = (
     'supported values: "apfproxy.io/distinguisher", "apfproxy.io/long-running-limit",'
     ' "apfproxy.io/match-header", "apfproxy.io/match-methods", "apfproxy.io/match-model",'
-    ' "apfproxy.io/request-burst", "apfproxy.io/request-rate", "apfproxy.io/stream-seats"'
+    ' "apfproxy.io/request-burst", "apfproxy.io/request-rate", "apfproxy.io/stream-seats",'
+    ' "apfproxy.io/token-burst", "apfproxy.io/token-rate"'
 )
 
 
@@ -262,6 +279,16 @@ OF_SCHEMAS = (
             "5",
             "Forbidden: of no use without apfproxy.io/request-rate: add that, or remove this",
         ),
+        *(
+            (SCHEMA, "token-rate", bad, "write a whole number from 1 to 1000000000")
+            for bad in ("0", "0.5", "1000000001", "many")
+        ),
+        (
+            SCHEMA,
+            "token-burst",
+            "5",
+            "Forbidden: of no use without apfproxy.io/token-rate: add that, or remove this",
+        ),
         *((SCHEMA, "long-running-limit", bad, COUNT) for bad in ("0", "many")),
         *((each, "stream-seats", "Hold", "write hold, or release") for each in (QUEUING, SCHEMA)),
         (SCHEMA, "ban", "true", "Forbidden: put it on a PriorityLevelConfiguration, or remove it"),
@@ -281,7 +308,7 @@ def test_errors(obj: FlowControlObject, name: str, value: str, message: str) -> 
 
 def test_exempt_is_never_limited() -> None:
     """Administrators cannot be locked out; how flows are told apart does no harm."""
-    limits = {"request-rate": "7", "long-running-limit": "1"}
+    limits = {"request-rate": "7", "long-running-limit": "1", "token-rate": "7"}
     obj = schema({**limits, "distinguisher": "group"}, "exempt")
 
     assert [

@@ -174,3 +174,18 @@ def test_tokens_count_as_the_response_says(bench: Bench, is_stream: bool) -> Non
     assert found.is_served
     assert (found.prompt_tokens + 2 if is_stream else 75) == found.tokens
     bench.assert_at_rest(client)
+
+
+def test_a_flow_that_owes_tokens_gets_429() -> None:
+    with Bench(preset=HTTP_API) as bench:
+        bench.annotate(b"apfproxy.io/token-rate: '60'")
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        for answer in (head % len(SAID) + SAID, b""):
+            client = bench.ask(sized(BODY))
+            bench.send(bench.upstreams[0], answer)
+        refused = client.take()
+
+        assert b"429" == status(refused)
+        assert b"\r\nRetry-After: 15\r\n" in refused
+        assert b"apfproxy.io/token-rate" in refused
+        bench.assert_at_rest(client)

@@ -37,8 +37,7 @@ def counting() -> Iterator[Bench]:
 
 
 def count_tokens(bench: Bench) -> None:
-    for level in bench.controller.levels.values():
-        level.counts_tokens = True
+    bench.controller.reads_completions = True
 
 
 def meter_of(bench: Bench) -> TokenMeter | None:
