@@ -100,6 +100,15 @@ class Behind(Answer):
         super().do_GET()
 
     def do_POST(self) -> None:  # noqa: N802 - its name there
+        if self.path == "/v1/completions":
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            for _ in range(3):
+                self.wfile.write(b"data: {}\n\n")
+                threading.Event().wait(0.05)
+            self.close_connection = True
+            return
         self.released.wait(WITHIN_S)
         self.send_response(500)
         self.send_header("Content-Length", "0")

@@ -20,6 +20,10 @@ from tests.support.certificates import Authority
 if TYPE_CHECKING:
     from pathlib import Path
 
+COUNTING = NARROW.replace(
+    "{name: narrow,", '{name: narrow, annotations: {"apfproxy.io/cost": tokens},', 1
+)
+COMPLETE = b"POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}"
 VALUES = {"job": "apfproxy", "__rate_interval": "1m"}
 """For the dashboard's variables; of all others every value is chosen, as Grafana does by itself."""
 ABOVE_ZERO = re.compile(r" > 0(\)?)$")
@@ -66,13 +70,15 @@ def test_panels(tmp_path: Path) -> None:
             authentication={"tokenReview": {"enabled": True}},
             flowControl={
                 "serverConcurrencyLimit": 2,
-                "objects": [stage.objects("a.yaml", NARROW)],
+                "objects": [stage.objects("a.yaml", COUNTING)],
             },
             fleet={"store": store},
             accessLog={"path": "access.log"},
             tracing={"endpoint": "http://127.0.0.1:9", "samplingRatePerMillion": 1000000},
         )
         assert [ask(port, path)[0] for path in ("/", "/broken", "/bad")] == [200, 502, 500]
+        stage.hold(port, 1, COMPLETE)
+        stage.until(r"apfproxy_completion_between_tokens_seconds_count\{.* [1-9]")
         stage.hold(port, 10)
         stage.until(r"apiserver_flowcontrol_rejected_requests_total\{.* [1-9]")
         empty = expressions()
