@@ -130,6 +130,7 @@ class Cluster:
         # Who responds.
         identities, counters = self.identities, self.counters.pool
         pool = Pool(settings.upstream, counters, clock.now_ns, identities.client_tls)
+        pool.slots = settings.slots
         self.served = Context(
             settings, listener, flow_control, pool, self.counters, identities.authenticator
         )

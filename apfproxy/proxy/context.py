@@ -209,6 +209,7 @@ class Context:
             self.flow_control = self.flow_control.replace(passage_errors(settings, self.loop))
             self.counters.is_observing = self.flow_control.is_observing
         before, self.settings = self.settings, settings
+        self.pool.slots = settings.slots
         self.pool.configure(settings.upstream, client_tls)
         self.authenticator = authenticator or Authenticator(self.clock)
         self.in_force = LimitsInForce(settings)

@@ -339,7 +339,8 @@ class Exchange(PoolWaiter):
         self._endpoint_name = connection.endpoint.log_name
         context, client, held, ticket = self.context, self.client, self._held, self.passage.ticket
         if ticket is not None:
-            connection.hold(ticket.estimate.max_seats)
+            estimate = ticket.estimate
+            connection.hold(estimate.max_seats, estimate.units)
         lines = self.request.user_lines
         if context.has_audit_ids and (line := self._audit_line()) is self._made_line:
             lines += line  # the client has not sent one

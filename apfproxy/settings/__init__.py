@@ -648,6 +648,11 @@ class Settings(Record):
         own_s = self.upstream.stream_idle_timeout_s
         return self.request_timeout_s if own_s is None else own_s
 
+    @property
+    def slots(self) -> int:
+        """Requests that each endpoint works on at once, where it has slots; 0 for unknown."""
+        return (self.flow_control.per_endpoint or 0) if self.preset == LLM_API else 0
+
     def _or_of_preset(self, time_s: float | None) -> float:
         if time_s is None:
             return MODEL_TIMEOUT_S if self.preset == LLM_API else TIMEOUT_S

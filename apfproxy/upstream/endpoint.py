@@ -112,6 +112,7 @@ class Endpoint:
         failures_in_row: Failures, and responses 502, 503 and 504, since the last other response.
         generation: Counts identities; connections of another one get no further request.
         idle: Connections that wait for a request, in the order of use: the next one is last.
+        load: What its requests cost, as of `UpstreamConnection.hold`.
         is_one_of_several: Whether a request that it failed may be sent to another one.
         log_name: Its address for the access log; "" where it is the only one.
         max_failures_in_row: So many are enough to take it out; 0 for never.
@@ -144,6 +145,7 @@ class Endpoint:
         self.open: set[UpstreamConnection] = set()
         self.stale: set[UpstreamConnection] = set()
         self.connecting = self.generation = self.seats = 0
+        self.load = 0.0
         self.state = UNKNOWN
         self.is_drawn = self.is_one_of_several = False
         self.log_name = ""
@@ -319,6 +321,7 @@ class UpstreamConnection:
     def __init__(self, endpoint: Endpoint, counters: PoolCounters) -> None:
         self.endpoint = endpoint
         self.seats = 0
+        self.load = 0.0
         self._counters = counters
         self.transport = NOWHERE
         self.write = NOWHERE.write
@@ -348,13 +351,18 @@ class UpstreamConnection:
 
     # What the exchange and its relay do.
 
-    def hold(self, seats: int) -> None:
-        self.seats = seats
-        self.endpoint.seats += seats
+    def hold(self, seats: int, units: float = 0.0) -> None:
+        """Count the request's seats, and its cost: in units such as tokens, or 0 for its seats."""
+        endpoint, load = self.endpoint, units or float(seats)
+        self.seats, self.load = seats, load
+        endpoint.seats += seats
+        endpoint.load += load
 
     def release_seats(self) -> None:
         if self.seats:
-            self.endpoint.seats -= self.seats
+            endpoint = self.endpoint
+            endpoint.seats -= self.seats
+            endpoint.load = endpoint.load - self.load if endpoint.seats else 0.0
             self.seats = 0
 
     def send(

@@ -1,10 +1,11 @@
 """The servers behind, and the line of requests that wait for a connection to one of them.
 
-1. A request goes to the one of two endpoints, drawn by their shares, whose requests hold fewer
-   seats for its share.  A watch or a tunnel, which holds seats for a moment only, goes to the one
-   with fewer connections in use.
+1. A request goes to the one of two endpoints, drawn by their shares, whose requests cost less for
+   its share: by their seats, or by units such as tokens where their level counts these.  Where
+   endpoints have slots, one with a free slot comes first.  A watch or a tunnel, which holds seats
+   for a moment only, goes to the one with fewer connections in use.
 2. Who finds no idle connection there stands in line, and a new one is made if no bound is reached:
-   to the endpoint, of all, whose requests hold the fewest seats for its share; those without idle
+   to the endpoint, of all, whose requests cost the least for its share; those without idle
    connections are preferred.  Whatever connection comes first, of whichever endpoint, serves the
    line.
 3. A connection that cannot be made is tried at the other endpoints before a request fails.
@@ -88,6 +89,7 @@ class Pool:
 
     Attributes:
         endpoints: Those in force, in the order in which they are named.
+        slots: Of each endpoint: requests with seats that it works on at once; 0 for unknown.
         is_checked: Whether endpoints are checked, so that those known to be well come first.
         draining: Those that are named no more, but have connections in use.
         on_change: Called after the endpoints, or the state of one, have changed.
@@ -122,6 +124,7 @@ class Pool:
         self._refusing: set[Endpoint] = set()
         self.endpoints: tuple[Endpoint, ...] = ()
         self.is_checked = False
+        self.slots = 0
         self.draining: dict[Endpoint, None] = {}
         # What `acquire` looks at: the endpoint if it is the only one, and else from where to draw.
         self._only: Endpoint | None = None
@@ -246,9 +249,11 @@ class Pool:
             if is_long:
                 is_less = other.busy_count * found.share < found.busy_count * other.share
             else:
-                is_less = other.seats * found.share < found.seats * other.share
+                is_less = other.load * found.share < found.load * other.share
             if is_less:
                 found = other
+            if self.slots and found.seats >= self.slots:
+                return self._least_loaded(None, has_idle=True)
         if self._cap and found is not None and found.busy_count >= self._cap:
             return self._least_loaded(None, has_idle=True)
         return found
@@ -259,7 +264,7 @@ class Pool:
         Endpoints with idle connections come first if `has_idle`, or those without, to which a
         connection can be made.
         """
-        best, best_key = None, (True, 0.0, 0.0)
+        best, best_key = None, (True, True, 0.0, 0.0)
         for each in self._drawn():
             busy = each.busy_count
             if each is avoided or (self._cap and busy >= self._cap):
@@ -267,7 +272,8 @@ class Pool:
             if each in self._refusing and not has_idle:
                 continue
             is_second = bool(each.idle) is not has_idle
-            key = (is_second, each.seats / each.share, busy / each.share)
+            is_full = self.slots > 0 and each.seats >= self.slots
+            key = (is_full, is_second, each.load / each.share, busy / each.share)
             if best is None or key < best_key:
                 best, best_key = each, key
         return best

@@ -146,6 +146,22 @@ async def test_all_levels_together_have_the_slots_of_the_server(tmp_path: Path) 
         assert SLOTS == server.most
 
 
+async def test_each_of_several_servers_has_as_many_requests_as_slots(tmp_path: Path) -> None:
+    servers = [ModelServer(3), ModelServer(3)]
+    async with servers[0].serving() as first, servers[1].serving() as second:
+        arguments = ["--preset", "llm", "--per-endpoint", "3"]
+        for each in (first, second):
+            arguments += ["--upstream", f"http://127.0.0.1:{each}"]
+        with proxy(tmp_path, arguments) as (port, _):
+            found = Tenants(servers[0], port)
+            found.start(found.client("brief"), texts, 8, 5)
+            found.start(found.client("verbose"), texts, 8, 40)
+            await until(lambda: all(each.ended.total() > 60 for each in servers))
+            await found.close()
+
+    assert [3, 3] == [each.most for each in servers]
+
+
 async def test_client_that_leaves(tmp_path: Path) -> None:
     """The server learns it, and the slot is the next one's."""
     async with tenants(tmp_path, slots=1) as found:

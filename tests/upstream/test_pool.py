@@ -400,6 +400,31 @@ async def test_endpoint_whose_requests_hold_fewer_seats_is_preferred(scene: Scen
     assert 0 < (await scene.use(200))[large.host]
 
 
+async def test_endpoint_whose_requests_have_fewer_tokens_is_preferred(scene: Scene) -> None:
+    large, *small = await scene.ask(3)
+    large.its.hold(1, 2000.0)
+    for each in small:
+        each.its.hold(2, 10.0)
+    assert 0 == (await scene.use(50))[large.host]
+    for each in (large, *small):
+        each.its.release_seats()
+
+    assert [(0, 0.0)] * 3 == [(each.seats, each.load) for each in scene.pool.endpoints]
+
+
+async def test_endpoint_with_a_free_slot_is_preferred(scene: Scene) -> None:
+    """As many requests are at each as it has slots, whatever they cost."""
+    scene.pool.slots = 2
+    at: Counter[str] = Counter()
+    for _ in range(6):
+        [waiter] = await scene.ask()
+        at[waiter.host] += 1
+        waiter.its.hold(1, {"a": 1.0, "b": 50.0, "c": 500.0}[waiter.host])
+
+    assert {"a": 2, "b": 2, "c": 2} == at
+    assert await scene.ask()  # more than there are slots are not refused
+
+
 async def test_long_requests_go_where_fewer_connections_are_in_use(scene: Scene) -> None:
     [first] = await scene.ask()
     await scene.use(50)
@@ -428,7 +453,7 @@ async def test_endpoints_get_requests_and_connections_by_weight(scene: Scene) ->
 async def test_seats_count_by_weight(scene: Scene) -> None:
     """Six seats at a server of three times the weight are less than three elsewhere."""
     scene.pool.set_endpoints([address("a"), address("b", 3)])
-    scene.endpoint("a").seats, scene.endpoint("b").seats = 3, 6
+    scene.endpoint("a").load, scene.endpoint("b").load = 3, 6
 
     assert held(await scene.ask(50))["b"] > 40
 
