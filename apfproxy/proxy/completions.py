@@ -3,7 +3,7 @@
 A body is waited for as a whole, up to `downstream.limits.completionBodyBytes`, where any level,
 FlowSchema or rate counts what it says.  Its room is reserved at once, so that a request is not
 refused half way that would have been served without being read.  One that cannot be read, since it
-is larger, slow, compressed, or held back until it is asked for, is served all the same.
+is larger, slow or compressed, is served all the same.
 """
 
 from __future__ import annotations
@@ -26,14 +26,18 @@ def reservation(context: Context, client: Client, request: Request) -> int:
     needed = head.body_bytes if head.framing == SIZED else most
     if (
         needed > most
-        or head.expects_continue
         or not request.takes_seats
         or not context.flow_control.controller.reads_completions
-        or client.hold(head.kept_bytes + needed) is not None
     ):
         return 0
+    bound = client.hold(head.kept_bytes + needed)
+    if bound is not None:
+        context.holdings.counters.held_refusals[bound] -= 1  # it is not refused for that
+        return 0
     client.resume_reading()
-    return needed
+    if head.expects_continue:
+        client.send_continue()
+    return needed + 1  # over HTTP/2 the end may come behind the last byte
 
 
 def completion_of(

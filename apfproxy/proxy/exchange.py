@@ -200,7 +200,7 @@ class Exchange(PoolWaiter):
             most = self.context.in_force.gathered_body_bytes
         if (
             self.is_whole
-            or head.expects_continue
+            or (head.expects_continue and not self._reserved_bytes)
             or not self.request.takes_seats
             or len(self._held) >= most
         ):

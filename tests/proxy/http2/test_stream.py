@@ -13,7 +13,7 @@ from apfproxy.http.read_buffer import MAX_LINGER_BYTES, READ_BYTES
 from apfproxy.http.websocket_frames import GOING_AWAY
 from apfproxy.proxy.counters import Flood, ResetBy
 from apfproxy.proxy.server import exchanges
-from apfproxy.settings import LimitSettings
+from apfproxy.settings import HTTP_API, LimitSettings
 from tests.proxy.fakes import CHUNKED_OK, OK, Bench, FakeTransport
 from tests.proxy.http2.peer import CLEARTEXT, Answer, Http2Peer
 
@@ -270,3 +270,66 @@ def test_drain(bench: Bench) -> None:
     assert (b"\x82\x04last" + GOING_AWAY, True) == (site.answer.body, site.answer.is_whole)
     assert "close" == site.upstream.ended_by
     assert_over(bench)
+
+
+def counting(**more: int) -> Bench:
+    bench = Bench(preset=HTTP_API, downstream=CLEARTEXT, gathered_body_bytes=32768, **more)
+    bench.controller.reads_completions = True
+    return bench
+
+
+CHAT = b"/v1/chat/completions"
+PROMPT = b'{"messages":[{"content":"%b"}],"model":"m%d"}'
+
+
+def models(bench: Bench) -> list[str]:
+    found = [each.passage.completion for each in exchanges(bench.listener.connections)]
+    return [each.model for each in found if each is not None]
+
+
+@pytest.mark.parametrize("is_sized", [False, True])
+def test_the_body_of_a_completion_is_waited_for(*, is_sized: bool) -> None:
+    with counting() as bench:
+        client = Http2Peer(bench)
+        body = PROMPT % (b"x" * 600_000, 1)
+        length = [(b"content-length", b"%d" % len(body))] if is_sized else []
+        stream = client.ask(CHAT, b"POST", length, b"")
+        for start in range(0, len(body), 16384):
+            assert (0, 0, 0) == bench.use()
+            client.put(stream, body[start : start + 16384])
+        client.put(stream, b"", is_last=True)
+
+        assert ["m1"] == models(bench)
+        assert (1, 0, 0) == bench.use()
+        client.get()
+        assert 200 == client.answers[stream].status
+        assert_over(bench)
+
+
+def test_the_model_is_of_one_request_of_many_with_the_same_head() -> None:
+    with counting(seats=3, idle_upstreams=3) as bench:
+        client = Http2Peer(bench)
+        for number in range(3):
+            body = PROMPT % (b"", number)
+            client.ask(CHAT, b"POST", [(b"content-length", b"%d" % len(body))], body)
+
+        assert ["m0", "m1", "m2"] == models(bench)
+
+
+def test_completions_that_a_connection_has_no_room_for_are_served_unread() -> None:
+    with counting(seats=8, idle_upstreams=8) as bench:
+        client = Http2Peer(bench)
+        body = PROMPT % (b"x" * 600_000, 1)
+        length = [(b"content-length", b"%d" % len(body))]
+        streams = [client.ask(CHAT, b"POST", length, b"") for _ in range(8)]
+        for stream in streams:
+            for start in range(0, len(body), 16384):
+                client.put(stream, body[start : start + 16384])
+            client.put(stream, b"", is_last=True)
+
+        assert sorted(["m1"] * 6 + [""] * 2) == sorted(models(bench))
+        assert not any(bench.counters.listener.held_refusals.values())
+        for upstream in bench.upstreams:
+            bench.send(upstream, OK)
+        client.take()
+        assert [200] * 8 == [client.answers[each].status for each in streams]
