@@ -79,8 +79,8 @@ class TokenCounter:
         kept_bytes = len(kept)
         window = b"".join((kept, *pieces))
         self._kept = window[-KEPT_BYTES:]
-        # The names are rare, and a search for two ends of them is faster than the pattern's.
-        if b'_tokens"' in window or b'eval_count"' in window:
+        # Their names are rare; from the right is faster, as it looks for the rare first byte.
+        if window.rfind(b'_tokens"') >= 0 or window.rfind(b'_count"') >= 0:
             for found in _USAGE.finditer(window):
                 if found[1] is None:
                     self.completion_tokens = int(found[2])
@@ -89,9 +89,8 @@ class TokenCounter:
         events = 0
         if self._has_events:
             events = window.count(_DATA, max(0, kept_bytes + 1 - len(_DATA)))
-            if b"[DONE]" in window:
-                ends = (found.end() for found in _DONE.finditer(window))
-                events -= sum(end > kept_bytes for end in ends)
+            if window.rfind(b"[DONE]") >= 0:
+                events -= len([1 for found in _DONE.finditer(window) if found.end() > kept_bytes])
         elif self._has_lines:
             events = window.count(b"\n", kept_bytes)
         self.events += events
