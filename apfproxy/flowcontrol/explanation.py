@@ -21,6 +21,7 @@ from apfproxy.flowcontrol.passage import (
     MUTATING_VERBS,
     WATCHES_PER_SEAT,
     WorkEstimator,
+    is_completion,
     takes_seats,
 )
 from apfproxy.flowcontrol.queue_set import QueueSetKind
@@ -28,7 +29,6 @@ from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.objects.additions import describe
 from apfproxy.objects.field_errors import counted
 from apfproxy.objects.types import FlowSchema, kind_of, stable_uid
-from apfproxy.request.completion import is_completion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,7 +208,7 @@ def explain(
         found.flow.distinguisher,
         controller.now_ns(),
         is_long_running=attributes.long_running,
-        is_completion=attributes.is_plain and is_completion(attributes.verb, attributes.path),
+        is_completion=is_completion(attributes),
     )
     if refused:
         outcome = _refused(refused)

@@ -32,7 +32,7 @@ from apfproxy.flowcontrol.classifier import MODEL
 from apfproxy.flowcontrol.flow_limits import Refusal, count_rejection
 from apfproxy.flowcontrol.ticket import EXECUTING as HAS_SEATS
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate, ns_per_seat
-from apfproxy.request.completion import is_completion
+from apfproxy.request.completion import PATHS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +52,10 @@ def takes_seats(attributes: RequestAttributes) -> bool:
     """Whether a request takes seats; of the long-running ones only a WATCH does, until it began."""
     is_watch = attributes.is_resource_request and attributes.verb == "watch"
     return is_watch or not attributes.long_running
+
+
+def is_completion(attributes: RequestAttributes) -> bool:
+    return attributes.is_plain and attributes.verb == "post" and attributes.path.endswith(PATHS)
 
 
 # All of these as in Kubernetes.
@@ -264,7 +268,7 @@ class RequestDigest:
         self.is_watch = attributes.is_resource_request and attributes.verb == "watch"
         self.is_long_running = attributes.long_running
         self.takes_seats = takes_seats(attributes)
-        self.is_completion = attributes.is_plain and is_completion(attributes.verb, attributes.path)
+        self.is_completion = is_completion(attributes)
         self.classification: Classification | None = None
 
     def header(self, name: str) -> str:  # noqa: ARG002  for those that have headers

@@ -93,10 +93,6 @@ class Completion:
         return prompt + self.counted_output
 
 
-def is_completion(verb: str, path: str) -> bool:
-    return verb == "post" and path.endswith(PATHS)
-
-
 def read_completion(body: bytes | bytearray) -> Completion:
     """Read a whole body; one that is no JSON, or not as APIs have it, has no model."""
     try:

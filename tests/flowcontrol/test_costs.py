@@ -12,10 +12,16 @@ from apfproxy.flowcontrol.costs import FIRST_NS_PER_TOKEN, FIRST_OUTPUT_TOKENS, 
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.observed_passage import Caller, ObservedPassage
-from apfproxy.flowcontrol.passage import FlowControl, Passage, RequestDigest, WorkEstimator
+from apfproxy.flowcontrol.passage import (
+    FlowControl,
+    Passage,
+    RequestDigest,
+    WorkEstimator,
+    is_completion,
+)
 from apfproxy.flowcontrol.ticket import ONE_SEAT, SERVICE_GUESS_NS, RejectReason, WorkEstimate
 from apfproxy.objects.additions import TOKENS, Cost
-from apfproxy.request.attributes import User, plain_attributes
+from apfproxy.request.attributes import User, parse_attributes, plain_attributes
 from apfproxy.request.completion import Completion
 from tests.simulation.scene import objects
 from tests.support.clocks import VirtualClock
@@ -27,6 +33,25 @@ S = 1_000_000_000
 COMPLETIONS = plain_attributes("POST", b"/v1/chat/completions")
 TOKENS_COST = "apfproxy.io/cost: tokens"
 HEADER_COST = "apfproxy.io/cost: 'header:X-Cost'"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("POST", "/v1/chat/completions", True),
+        ("POST", "/openai/v1/completions", True),
+        ("POST", "/v1/responses", True),
+        ("POST", "/v1/messages", True),
+        ("POST", "/api/chat", True),
+        ("POST", "/api/generate", True),
+        ("GET", "/v1/chat/completions", False),
+        ("POST", "/v1/models", False),
+        ("POST", "/v1/chat/completions/1", False),
+    ],
+)
+def test_paths_of_completions(method: str, path: str, *, expected: bool) -> None:
+    assert expected == is_completion(plain_attributes(method, path.encode()))
+    assert not is_completion(parse_attributes(method, path.encode()))
 
 
 class Digest(RequestDigest):

@@ -8,27 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.request.completion import LONGEST_MODEL, Completion, is_completion, read_completion
+from apfproxy.request.completion import LONGEST_MODEL, Completion, read_completion
 
 MESSAGES = [{"role": "user", "content": "hello"}]
-
-
-@pytest.mark.parametrize(
-    ("verb", "path", "expected"),
-    [
-        ("post", "/v1/chat/completions", True),
-        ("post", "/openai/v1/completions", True),
-        ("post", "/v1/responses", True),
-        ("post", "/v1/messages", True),
-        ("post", "/api/chat", True),
-        ("post", "/api/generate", True),
-        ("get", "/v1/chat/completions", False),
-        ("post", "/v1/models", False),
-        ("post", "/v1/chat/completions/1", False),
-    ],
-)
-def test_paths(verb: str, path: str, expected: bool) -> None:
-    assert expected == is_completion(verb, path)
 
 
 @pytest.mark.parametrize(
