@@ -44,6 +44,7 @@ MOST_RATE = 1_000_000.0
 MOST_REQUESTS = 1_000_000_000
 """By flows with a rate: five hours."""
 MOST_SEATS = 100
+MOST_TOKENS = 10_000_000
 MOST_SIGMA = 10.0
 
 TIMES = "such as 50ms, 20ms-80ms, exp(50ms) or lognormal(50ms,0.5)"
@@ -128,6 +129,7 @@ class FlowEntry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     object_name: str = ""
     headers: tuple[str, ...] = ()
     model: str = ""
+    tokens: Annotated[int, msgspec.Meta(ge=1, le=MOST_TOKENS)] = 0
     rate: Annotated[float, msgspec.Meta(gt=0, le=MOST_RATE)] = 0.0
     clients: Annotated[int, msgspec.Meta(ge=1, le=MOST_CLIENTS)] = 0
     arrivals: Literal["poisson", "constant"] = "poisson"
@@ -328,6 +330,7 @@ def _flows_of(entry: FlowEntry, place: Place, duration_ns: int, preset: Preset) 
                 entry.seats,
                 headers,
                 preset,
+                entry.tokens,
             )
         except (AttributesError, DeadlineError) as error:
             raise place.error("request", str(error)) from None

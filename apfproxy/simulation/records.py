@@ -39,6 +39,7 @@ class Kind:
         timeout_ns: How long a request may take, unless it is long-running.
         seats: The seats that each takes; 0 to have that estimated.
         headers: Header fields that FlowSchemas may look at: names in lower case, and values.
+        tokens: Tokens of a completion; 0 for other requests.
     """
 
     client: str
@@ -47,6 +48,7 @@ class Kind:
     timeout_ns: int
     seats: int = 0
     headers: tuple[tuple[str, str], ...] = ()
+    tokens: int = 0
 
 
 def essence(kind: Kind, *, with_names: bool) -> tuple[Hashable, ...]:
@@ -54,7 +56,7 @@ def essence(kind: Kind, *, with_names: bool) -> tuple[Hashable, ...]:
     of = kind.attributes
     is_read = of.is_resource_request and not of.is_mutating
     return (
-        *(kind.user, kind.timeout_ns, kind.seats, kind.headers),
+        *(kind.user, kind.timeout_ns, kind.seats, kind.headers, kind.tokens),
         *(of.verb, of.api_group, of.resource, of.subresource, of.namespace, of.prefix_value),
         of.name if (with_names or is_read) and of.verb != "get" else "",
         of.path_prefix if of.is_resource_request else of.path,
@@ -71,11 +73,12 @@ def kind_of(
     seats: int = 0,
     headers: tuple[tuple[str, str], ...] = (),
     preset: Preset = KUBERNETES,
+    tokens: int = 0,
 ) -> Kind:
     """The kind of requests with a method and a target; AttributesError or DeadlineError."""
     attributes = preset.attributes_of(method, target.encode("utf-8", "surrogateescape"))
     timeout_ns = request_timeout_ns(attributes, DEFAULT_TIMEOUT_NS)
-    return Kind(client, user, attributes, timeout_ns, seats, headers)
+    return Kind(client, user, attributes, timeout_ns, seats, headers, tokens)
 
 
 class Records:

@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 
 
 class SimulatedDigest(RequestDigest):
-    __slots__ = ("_headers",)
+    __slots__ = ("_headers", "tokens")
 
     def __init__(self, kind: Kind, counts: KindCounts, estimate: WorkEstimate | None) -> None:
         super().__init__(kind.user, kind.attributes, kind.timeout_ns, counts, estimate)
         self._headers = dict(kind.headers)
+        self.tokens = kind.tokens
 
     def header(self, name: str) -> str:
         return self._headers.get(name.lower(), "")

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.flowcontrol.classifier import MODEL
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.passage import MAX_LIST_SEATS, FlowControl, Passage, WorkEstimator
 from apfproxy.flowcontrol.ticket import WorkEstimate
+from apfproxy.request.completion import Completion
 from apfproxy.simulation.measures import FIRST_BIN_NS, MOST_BINS, LevelView, Tally
 from apfproxy.simulation.server_model import SimulatedServer
 from apfproxy.simulation.server_view import ServerView
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from apfproxy.flowcontrol.flow_limits import Refusal
-    from apfproxy.flowcontrol.passage import RequestDigest
     from apfproxy.objects.types import FlowControlObject
     from apfproxy.simulation.records import Kind
     from apfproxy.simulation.server_model import ServerModel
@@ -50,7 +51,7 @@ class Lane:
 
     __slots__ = ("digest", "tally", "timeout_ns")
 
-    def __init__(self, digest: RequestDigest, tally: Tally) -> None:
+    def __init__(self, digest: SimulatedDigest, tally: Tally) -> None:
         self.digest = digest
         self.timeout_ns = 0 if digest.is_long_running else digest.timeout_ns
         self.tally = tally
@@ -67,6 +68,8 @@ class SimulatedRequest(Passage):
         self.lane = lane
         self.service_ns = service_ns
         self.client = client
+        if lane.digest.tokens:
+            self.completion = Completion(0, lane.digest.header(MODEL))
 
     def on_seats(self) -> None:
         self._simulation.execute(self)
@@ -244,6 +247,8 @@ class Simulation:
 
     def _end(self, request: SimulatedRequest) -> None:
         self.in_flight -= 1
+        if request.completion is not None:
+            request.completion.count(0, request.lane.digest.tokens)
         request.release(self.clock.time_ns)
         if request.client is not None:
             request.client.on_end(0)

@@ -94,7 +94,8 @@ def test_requests(fields: str, verb: str, path: str) -> None:
 
 
 def test_what_flow_schemas_may_look_at() -> None:
-    (flow,) = mix_of(FLOW + "\n  headers: ['X-A: b']\n  model: llama3:8b").flows
+    (flow,) = mix_of(FLOW + "\n  headers: ['X-A: b']\n  model: llama3:8b\n  tokens: 5").flows
+    assert 5 == flow.kind.tokens
     assert (("x-a", "b"), (MODEL, "llama3:8b")) == flow.kind.headers
 
 

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apfproxy.flowcontrol.classifier import MODEL
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.meters import pack
+from apfproxy.flowcontrol.preset import HTTP
 from apfproxy.request.attributes import User
 from apfproxy.simulation import simulation as module
 from apfproxy.simulation.measures import MOST_BINS, Durations, Tally
@@ -103,6 +105,28 @@ def test_places_of_long_running_requests_come_back() -> None:
     assert {"plain": "catch-all", "u": "schema"} == {key[0]: key[2] for key in simulation.tallies}
     assert {"long-running": 2, "time-out": 1} == total.rejected
     assert (2, 1) == (total.without_seats, total.executed)
+
+
+@pytest.mark.parametrize(("cost", "ratio"), [("tokens", 1), ("header:X-Cost", 0.1)])
+def test_tenants_with_few_and_many_tokens(cost: str, ratio: float) -> None:
+    """Their completions take as long; where a level counts tokens, they get as many of them."""
+    added = objects(
+        level=f"apfproxy.io/cost: '{cost}'",
+        schema="apfproxy.io/match-model: llama3",
+        queuing="queues: 64, handSize: 4, queueLengthLimit: 50",
+    )
+    simulation = Simulation(added, 8)
+    target = ("POST", "/v1/chat/completions", 0, ((MODEL, "llama3"),), HTTP)
+    for tokens in (200, 2000):
+        tenant = kind_of(f"{tokens}", User(f"{tokens}", GROUPS), *target, tokens)
+        for _ in range(20):
+            ClosedClient(
+                simulation, tenant, lambda: 500 * MS, think_ns=0, start_ns=0, stop_ns=400 * S
+            )
+    simulation.run()
+    few, many = (simulation.tallies[n, "level", "schema", n].executed for n in ("200", "2000"))
+
+    assert 200 * few == pytest.approx(2000 * many * ratio, rel=0.1)
 
 
 def test_series_stay_small() -> None:
