@@ -244,6 +244,13 @@ ADDITION = _error(
     "Correct what the message names, or remove the annotation.",
 )
 
+NO_COMPLETIONS = _warning(
+    "APF402 tokens where there are none",
+    "Tokens and models are those of LLM APIs, which presets http and llm read.  Before a Kubernetes"
+    " API the FlowSchema matches nothing, no token is limited, and fair queuing shares time.",
+    "Remove the annotation, or check with the preset that the proxy has (--preset).",
+)
+
 CHANGED = _info(
     "APF501 differs from the suggested object",
     "Only with --diff.  The object has the name of a built-in one and says something else.",

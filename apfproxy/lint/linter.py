@@ -14,11 +14,20 @@ from apfproxy.lint.findings import (
     DANGLING,
     MANAGED,
     MATCHES_NOTHING,
+    NO_COMPLETIONS,
     OTHER_API,
     Finding,
 )
 from apfproxy.lint.levels import level_findings
 from apfproxy.lint.reachability import ACCOUNTS_GROUP, same_precedence, unreachable
+from apfproxy.objects.additions import (
+    COST,
+    MATCH_MODEL,
+    TOKEN_RATE,
+    TOKENS,
+    LevelAdditions,
+    field_of,
+)
 from apfproxy.objects.field_errors import closest
 from apfproxy.objects.types import (
     FlowControlObject,
@@ -64,7 +73,7 @@ def lint(
     found = [*_dangling(schemas, levels), *dead, *shadowed, *same_precedence(reached)]
     found += [*managed(objects, preset), *_additions(objects)]
     if not preset.is_plain:
-        found += crowded_leases(in_force, levels)
+        found += [*crowded_leases(in_force, levels), *_without_completions(objects)]
     users: dict[str, list[str]] = {}
     for schema in in_force:
         users.setdefault(level_of(schema), []).append(schema.metadata.name)
@@ -139,6 +148,20 @@ def _additions(objects: Iterable[FlowControlObject]) -> Iterator[Finding]:
         for error in each.additions.errors:
             message = str(error).removeprefix(f"{error.field}: ")
             yield Finding(ADDITION, kind_of(each), each.metadata.name, error.field, message)
+
+
+def _without_completions(objects: Iterable[FlowControlObject]) -> Iterator[Finding]:
+    for each in objects:
+        added = each.additions
+        if isinstance(added, LevelAdditions):
+            used = {COST: added.cost == TOKENS}
+        else:
+            models = None if added.condition is None else added.condition.models
+            used = {MATCH_MODEL: models is not None, TOKEN_RATE: added.token_rate is not None}
+        for name in (name for name, is_used in used.items() if is_used):
+            message = "requests to a Kubernetes API are no completions"
+            kind, named = kind_of(each), each.metadata.name
+            yield Finding(NO_COMPLETIONS, kind, named, field_of(name), message)
 
 
 def _account(namespace: str, name: str) -> User:

@@ -13,7 +13,7 @@ from apfproxy.lint.differences import differences, yaml_lines
 from apfproxy.lint.findings import FINDING_KINDS, GIVEN_UP, Severity
 from apfproxy.lint.levels import level_findings
 from apfproxy.lint.linter import AUTO_UPDATE, crowded_leases, lint, managed, other_api
-from apfproxy.objects.additions import PRIORITY
+from apfproxy.objects.additions import COST, MATCH_MODEL, PRIORITY, TOKEN_RATE, field_of
 from apfproxy.objects.decode import bootstrap_objects, decode_documents, mandatory_objects
 from apfproxy.objects.types import (
     FlowControlObject,
@@ -129,6 +129,7 @@ EXAMPLES = {
     "APF204": (level("a"), "a", ""),
     "APF301": (schema(subject=NODES, precedence="150", **LEASES), "a", LEVEL_NAME),
     "APF401": (annotated(schema(), RATE, "fast"), "a", f"metadata.annotations[{RATE}]"),
+    "APF402": (annotated(schema(), TOKEN_RATE, "600"), "a", field_of(TOKEN_RATE)),
 }
 """Id to objects that have this finding alone, with the name and field of where it is."""
 
@@ -149,6 +150,21 @@ def test_built_in_configuration_is_clean() -> None:
 )
 def test_examples(id_: str, text: str, name: str, field: str) -> None:
     assert found(text) == [(id_, name, field)]
+
+
+QUEUING_LEVEL = level().replace(
+    "{type: Reject}", "{type: Queue, queuing: {queues: 64, handSize: 6}}"
+)
+
+
+@pytest.mark.parametrize(
+    "text", [annotated(QUEUING_LEVEL, COST, "tokens"), annotated(schema(), MATCH_MODEL, "*")]
+)
+def test_tokens_are_of_other_apis(text: str) -> None:
+    given = decode_documents(text.encode(), "test").objects
+    before = [each.message for each in lint(given) if each.found.id == "APF402"]
+    assert ["requests to a Kubernetes API are no completions"] == before
+    assert "APF402" not in {each.found.id for each in lint(given, preset=HTTP)}
 
 
 def test_a_level_that_is_misspelt() -> None:
