@@ -185,6 +185,9 @@ class Noting:
     def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
         self._note(f"{flow.distinguisher} {is_rejected}", waited_ns)
 
+    def on_tokens(self, flow: Flow, tokens: int) -> None:
+        self._note(flow.distinguisher, tokens)
+
 
 def test_flows_are_noted() -> None:
     bench = Bench()
