@@ -72,10 +72,13 @@ class LevelCosts:
 
     def expect(self, completion: Completion, flow: Flow) -> None:
         """Estimate the tokens of a completion, and note them there."""
-        output = flow.output_tokens or self.output_tokens or FIRST_OUTPUT_TOKENS
+        output = self.expected_output(flow)
         if completion.most_output:
             output = min(output, completion.most_output)
         completion.estimated = completion.prompt_tokens + round(output * completion.choices)
+
+    def expected_output(self, flow: Flow) -> float:
+        return flow.output_tokens or self.output_tokens or FIRST_OUTPUT_TOKENS
 
     def learn(self, completion: Completion, flow: Flow) -> None:
         """Learn from a completion that has ended."""

@@ -26,7 +26,7 @@ from apfproxy.flowcontrol.passage import (
 )
 from apfproxy.flowcontrol.queue_set import QueueSetKind
 from apfproxy.flowcontrol.ticket import RejectReason
-from apfproxy.objects.additions import describe
+from apfproxy.objects.additions import TOKENS, describe
 from apfproxy.objects.field_errors import counted
 from apfproxy.objects.types import FlowSchema, kind_of, stable_uid
 
@@ -204,6 +204,12 @@ def explain(
         for obj in (found.flow_schema, level.configuration)
         for error in obj.additions.errors
     ]
+    if level.costs.cost == TOKENS and is_completion(attributes):
+        output, unit_ns = level.costs.expected_output(found.flow), level.costs.ns_per_unit
+        notes.append(
+            f"a response of this flow is expected to have {counted(round(output), 'token')},"
+            f" if the client allows as many; a token counts for {unit_ns / 1e6:.3g} ms of a seat"
+        )
     refused = found.limits and found.limits.foreseen_reason(
         found.flow.distinguisher,
         controller.now_ns(),

@@ -212,7 +212,9 @@ class Exchange(PoolWaiter):
 
     @property
     def _can_send_rest(self) -> bool:
-        """Whether a large body would be sent on by now, were it not to be read."""
+        """Whether a body would be sent on by now, were it not to be read."""
+        if self.head.framing != SIZED:
+            return self._reserved_bytes > 0
         least = self.context.in_force.gathered_body_bytes
         return self._reserved_bytes > 0 and len(self._held) >= least
 

@@ -229,6 +229,23 @@ def test_a_completion_of_a_flow_that_owes_tokens() -> None:
     assert "" == explain(controller, COSTS, ALICE, PODS).outcome.reason
 
 
+def test_a_completion_is_charged_for_tokens() -> None:
+    level = annotated(NARROW, cost="tokens")
+    controller = controller_of(level, everybody(), seats=100)
+    asked = plain_attributes("POST", b"/v1/chat/completions")
+    found = controller.classify(ALICE, asked)
+    expected: list[str] = []
+    for output, ns_per_unit in ((0.0, 1e7), (99.6, 2_345_678.0)):
+        found.flow.output_tokens, found.level.costs.ns_per_unit = output, ns_per_unit
+        expected += explain(controller, COSTS, ALICE, asked).notes
+
+    said = "a response of this flow is expected to have {} tokens, if the client allows as many"
+    assert [f"{said.format(n)}; a token counts for {ms} ms of a seat" for n, ms in (
+        (256, "10"), (100, "2.35"),
+    )] == expected  # fmt: skip
+    assert () == explain(controller, COSTS, ALICE, PODS).notes
+
+
 def test_nothing_matches() -> None:
     found = explain(controller_of(), COSTS, User("nobody", ()), PODS)
     assert ["catch-all"] == [part.name for part in found.flow_schemas if part.is_chosen]

@@ -122,7 +122,9 @@ def test_a_client_that_waits_to_be_asked_is_asked(bench: Bench) -> None:
     bench.assert_at_rest(client)
 
 
-@pytest.mark.parametrize("request_", [chunked(b" " * 40_000), sized(b" " * 40_000, 100_000)])
+@pytest.mark.parametrize(
+    "request_", [chunked(b" "), chunked(b" " * 40_000), sized(b" " * 40_000, 100_000)]
+)
 def test_a_slow_body_goes_on_unread(bench: Bench, request_: bytes) -> None:
     client = bench.ask(request_)
     more = b"1770\r\n%b\r\n" % (b" " * 6000) if b"chunked" in request_ else b" " * 5000
