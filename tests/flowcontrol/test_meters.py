@@ -260,7 +260,9 @@ def test_peaks_between_marks() -> None:
 
 def test_tokens_that_are_taken_back_are_made_good_by_the_next() -> None:
     """A metric that counts must never fall."""
-    meter = FlowSchemaCounters("level", "schema").token_meter()
+    counters = FlowSchemaCounters("level", "schema")
+    meter = counters.token_meter()
+    assert meter is counters.token_meter()
     seen = []
     for tokens in 5, -3, 2, -2, 4, 1:
         meter.count(tokens)
