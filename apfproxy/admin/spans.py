@@ -221,6 +221,8 @@ def _own_attributes(trace: RequestTrace, record: RequestRecord, cluster: str) ->
         "apf.seats": record.seats,
         "apf.reason": str(record.reason),
         "apf.why": cut(record.why, MAX_WHY),
+        "gen_ai.usage.input_tokens": max(0, record.prompt_tokens),
+        "gen_ai.usage.output_tokens": max(0, record.completion_tokens),
     }
     if found is not None:
         attributes["apf.flow_schema"] = found.flow.counters.flow_schema

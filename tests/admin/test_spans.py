@@ -127,6 +127,19 @@ def test_plain_request(bench: Bench) -> None:
     assert "s3cret" not in repr((own, upstream))
 
 
+def test_completion_has_its_tokens(bench: Bench) -> None:
+    bench.ask(GET)
+    bench.send(bench.upstreams[0], OK)
+    record = bench.traces[0].record
+    assert record is not None
+    record.prompt_tokens, record.completion_tokens = 5, 70
+    own, *_ = spans(bench)
+
+    assert [5, 70] == [
+        own.attributes[f"gen_ai.usage.{each}_tokens"] for each in ("input", "output")
+    ]
+
+
 def test_request_that_waited(bench: Bench) -> None:
     bench.ask(GET)
     bench.ask(GET)

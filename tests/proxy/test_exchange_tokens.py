@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.admin.top_flows import TopFlows
-from apfproxy.settings import HTTP_API, OBSERVE, AccessLogSettings
+from apfproxy.settings import HTTP_API, OBSERVE, AccessLogSettings, TracingSettings
 from tests.proxy.fakes import Bench
 
 if TYPE_CHECKING:
@@ -134,6 +134,17 @@ def test_the_log_has_the_tokens() -> None:
             (line["promptTokens"], line["completionTokens"]) if "promptTokens" in line else None
             for line in bench.logged()
         ]
+
+
+def test_the_trace_has_the_tokens() -> None:
+    with Bench(preset=HTTP_API, tracing=TracingSettings(sampling_rate_per_million=10**6)) as bench:
+        count_tokens(bench)
+        bench.ask(ASK)
+        bench.send(bench.upstreams[0], WHOLE)
+        (trace,) = bench.traces
+
+        assert trace.record is not None
+        assert (5, 70) == (trace.record.prompt_tokens, trace.record.completion_tokens)
 
 
 def test_flows_have_their_tokens() -> None:
