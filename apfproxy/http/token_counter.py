@@ -11,8 +11,9 @@ a model has made:
 Each may say its usage, in numbers of the prompt's tokens and the completion's: in the last event or
 line, in the first one too, behind all else of a body.  The names of these numbers are looked for
 with their quotes, which the text of a model cannot hold: JSON has a backslash before each.  The
-last number counts.  Events and lines are what is known of a response that has not said it yet, or
-was cut.  What is compressed, or in another form, has no counter.
+last number counts, with the events or lines after it, of which one may only end the response.
+These are also what is known of a response that has not said its usage, or was cut.  What is
+compressed, or in another form, has no counter.
 
 The counter keeps `KEPT_BYTES` of the body, and is linear in it.
 
@@ -64,40 +65,54 @@ class TokenCounter:
         self.events = 0
         self.prompt_tokens = UNKNOWN
         self.completion_tokens = UNKNOWN
+        self._later = 0
+        """Events or lines since the completion's usage was said last."""
         self._kept = b"\n"
 
     @property
     def tokens(self) -> int:
         """The completion's tokens, as well as they are known; `UNKNOWN` if they are not."""
-        if self.completion_tokens != UNKNOWN or not self.is_stream:
-            return self.completion_tokens
-        return self.events
+        if self.completion_tokens == UNKNOWN:
+            return self.events if self.is_stream else UNKNOWN
+        return self.completion_tokens + (self._later if self._later > 1 else 0)
 
     def feed(self, pieces: Sequence[Piece]) -> int:
         """Take a further part of the body; how many events or lines it has ended or begun."""
         kept = self._kept
-        kept_bytes = len(kept)
         window = b"".join((kept, *pieces))
         self._kept = window[-KEPT_BYTES:]
+        events = self._events(window, len(kept))
+        self.events += events
+        self._later += events
         # Their names are rare; from the right is faster, as it looks for the rare first byte.
         if window.rfind(b'_tokens"') >= 0 or window.rfind(b'_count"') >= 0:
-            for found in _USAGE.finditer(window):
-                if found[1] is None:
-                    self.completion_tokens = int(found[2])
-                else:
-                    self.prompt_tokens = int(found[2])
-        events = 0
-        if self._has_events:
-            events = window.count(_DATA, max(0, kept_bytes + 1 - len(_DATA)))
-            if window.rfind(b"[DONE]") >= 0:
-                events -= len([1 for found in _DONE.finditer(window) if found.end() > kept_bytes])
-        elif self._has_lines:
-            events = window.count(b"\n", kept_bytes)
-        self.events += events
+            self._read_usage(window)
+        return events
+
+    def _read_usage(self, window: bytes) -> None:
+        end = 0
+        for found in _USAGE.finditer(window):
+            if found[1] is None:
+                self.completion_tokens = int(found[2])
+                end = found.end()
+            else:
+                self.prompt_tokens = int(found[2])
+        if end:
+            self._later = self._events(window, end)
+
+    def _events(self, window: bytes, start: int) -> int:
+        """How many events begin, or lines end, with a byte from `start` on."""
+        if self._has_lines:
+            return window.count(b"\n", start)
+        if not self._has_events:
+            return 0
+        events = window.count(_DATA, max(0, start + 1 - len(_DATA)))
+        if window.rfind(b"[DONE]") >= 0:
+            events -= len([1 for found in _DONE.finditer(window) if found.end() > start])
         return events
 
     def __repr__(self) -> str:
-        return f"<TokenCounter {self.prompt_tokens}, {self.completion_tokens}, {self.events}>"
+        return f"<TokenCounter {self.prompt_tokens}, {self.tokens}, {self.events}>"
 
 
 def token_counter(lines: bytes) -> TokenCounter | None:

@@ -34,6 +34,7 @@ ANTHROPIC = (
     )
     + b'event: content_block_delta\r\ndata: {"delta":{"text":"Hi"}}\r\n\r\n' * 3
     + b'event: message_delta\r\ndata: {"usage":{"output_tokens":15}}\r\n\r\n'
+    + b'event: message_stop\r\ndata: {"type":"message_stop"}\r\n\r\n'
 )
 RESPONSES = data(
     {"type": "response.created", "response": {"max_output_tokens": 7, "usage": None}},
@@ -68,7 +69,8 @@ CASES = [
     ),
     pytest.param(EVENTS, CHAT + b"data:[DONE]\n\n", (3, UNKNOWN, UNKNOWN), 3, id="done-unspaced"),
     pytest.param(EVENTS, CHAT[:-20], (3, UNKNOWN, UNKNOWN), 3, id="cut"),
-    pytest.param(EVENTS, ANTHROPIC, (5, 25, 15), 15, id="anthropic"),
+    pytest.param(EVENTS, ANTHROPIC, (6, 25, 15), 15, id="anthropic"),
+    pytest.param(EVENTS, ANTHROPIC[:300], (4, 25, 1), 4, id="anthropic-cut"),
     pytest.param(EVENTS, RESPONSES, (3, 37, 11), 11, id="openai-responses"),
     pytest.param(LINES, OLLAMA, (4, 26, 290), 290, id="ollama"),
     pytest.param(LINES, OLLAMA[:90], (2, UNKNOWN, UNKNOWN), 2, id="ollama-cut"),
