@@ -272,8 +272,14 @@ def test_drain(bench: Bench) -> None:
     assert_over(bench)
 
 
-def counting(**more: int) -> Bench:
-    bench = Bench(preset=HTTP_API, downstream=CLEARTEXT, gathered_body_bytes=32768, **more)
+def counting(seats: int = 1) -> Bench:
+    bench = Bench(
+        preset=HTTP_API,
+        downstream=CLEARTEXT,
+        gathered_body_bytes=32768,
+        seats=seats,
+        idle_upstreams=seats,
+    )
     bench.controller.reads_completions = True
     return bench
 
@@ -307,7 +313,7 @@ def test_the_body_of_a_completion_is_waited_for(*, is_sized: bool) -> None:
 
 
 def test_the_model_is_of_one_request_of_many_with_the_same_head() -> None:
-    with counting(seats=3, idle_upstreams=3) as bench:
+    with counting(seats=3) as bench:
         client = Http2Peer(bench)
         for number in range(3):
             body = PROMPT % (b"", number)
@@ -317,7 +323,7 @@ def test_the_model_is_of_one_request_of_many_with_the_same_head() -> None:
 
 
 def test_completions_that_a_connection_has_no_room_for_are_served_unread() -> None:
-    with counting(seats=8, idle_upstreams=8) as bench:
+    with counting(seats=8) as bench:
         client = Http2Peer(bench)
         body = PROMPT % (b"x" * 600_000, 1)
         length = [(b"content-length", b"%d" % len(body))]
