@@ -9,7 +9,8 @@ queuing.  So:
    concurrencies when it lies there, and a little above or below now and then once it is found.
    Latency alone cannot tell a server that became slow from one that became full.
 2. **The knee** is the least concurrency with `target` of the highest goodput.  Where noise leaves
-   that open, less is taken.
+   that open, less is taken; but on the way up more is tried as long as noise may have hidden that
+   the server does more.
 3. **Up only while requests wait**, since no more than is asked for can be measured; down whenever
    less does as well.  Where too little is asked for to know, the limit stays.
 4. **Distress** (429, 503, 504, resets, time-outs) takes a part of the limit at once, and keeps
@@ -45,9 +46,14 @@ if TYPE_CHECKING:
 
 NEAR: Final = 1.25
 """Concurrencies so near to each other are near enough."""
+USUAL: Final = 16
+"""More are looked at first below this limit, and fewer above, where nothing is known yet."""
 FIRST_STEP: Final = 2.0
 NEXT_STEP: Final = 1.5
 PROBE_STEP: Final = 0.15
+PROBE_ERRORS: Final = 7.0
+MOST_PROBE_STEP: Final = 0.5
+"""A probe differs by so many errors of a sample, so that more shows beside the noise."""
 LOADED_STEP: Final = 0.33
 FIRST_PAUSE_S: Final = 4.0
 LONGEST_PAUSE_S: Final = 6.0
@@ -55,6 +61,8 @@ LONGEST_PAUSE_S: Final = 6.0
 FREE_PART: Final = 0.75
 """A knee at less of the concurrency is below it, if the last few samples have it so."""
 SURE_SAMPLES: Final = 3
+MAY_BE: Final = 1.6
+"""Standard errors by which noise may have misled the way up."""
 FREE_STEP: Final = 0.7
 """The part of its concurrency that is tried where nothing waits, and nothing is known of less."""
 LEAST_ASKED: Final = 3.0
@@ -192,7 +200,7 @@ class LimitFinder:
         self._samples_past = 0  # in a row, that have a knee below what is asked for
         # The search
         self._step = FIRST_STEP
-        self._is_down_first = True
+        self._is_down_first = settings.initial > USUAL
         self._ceiling = math.inf
         self._ceiling_until_s = 0.0
         self._distress = Distress()
@@ -368,7 +376,8 @@ class LimitFinder:
     # What is decided
 
     def _decide(self, sample: Sample, *, is_binding: bool) -> None:
-        points = smoothed(self.curve.points(self._now_s))
+        seen = self.curve.points(self._now_s)
+        points = smoothed(seen)
         is_searching = self.state is FinderState.SEARCHING
         sure = SURE_OF_SEARCH if is_searching else SURE
         index = knee_index(points, self.settings.target, sure)
@@ -384,7 +393,8 @@ class LimitFinder:
             if self.found is not None and abs(self.found - self.limit) > 0.1 * self.limit:
                 self._set(knee, OBSERVED)
             return
-        limit, reason = self._next(points, index, is_binding=is_binding)
+        rises = is_searching and is_binding and may_rise(seen, sample.concurrency)
+        limit, reason = self._next(points, index, is_binding=is_binding, may_rise=rises)
         is_next_far = reason in (MORE, LESS)
         if is_searching:
             if limit:
@@ -406,7 +416,7 @@ class LimitFinder:
         elif is_free:
             self._look_below(points, index, sample)
         elif self._now_s >= self._probe_s:
-            self._probe(has_too_much=is_loaded(points, index))
+            self._probe(sample, has_too_much=is_loaded(points, index))
         elif is_other and not is_next_far:
             self._disagreements += 1
             if self._disagreements > 1:
@@ -429,13 +439,17 @@ class LimitFinder:
             self._home = sample.concurrency
             self._set(FREE_STEP * sample.concurrency, PROBED)
 
-    def _next(self, points: list[Point], index: int, *, is_binding: bool) -> tuple[float, Reason]:
+    def _next(
+        self, points: list[Point], index: int, *, is_binding: bool, may_rise: bool
+    ) -> tuple[float, Reason]:
         """The concurrency to look at next, and why; 0 if the knee is known."""
         knee, top = points[index].concurrency, points[-1].concurrency
         is_top = index == len(points) - 1
         least, most = (each * self._reach for each in (self.settings.least, self.settings.most))
         if self._now_s < self._ceiling_until_s:
             most = min(most, max(least, self._ceiling))
+        if may_rise and top < most * 0.97 - 0.5:
+            return min(most, max(top * self._step, top + 1)), MORE
         if index == 0:
             is_open = self._is_down_first or not is_binding or not is_top
             if knee > least + 0.6 and is_open:
@@ -471,12 +485,15 @@ class LimitFinder:
         elif self.limit < self._origin:
             self._set(self._origin * self._reach, UNASKED)
 
-    def _probe(self, *, has_too_much: bool) -> None:
+    def _probe(self, sample: Sample, *, has_too_much: bool) -> None:
         """Have another limit for a moment; a far lower one if the server may have too much."""
         self._probes += 1
         limit = self._limit_for(self._home)
         side = -1 if self._probes % 3 == 0 else 1
-        step = max(1, round((LOADED_STEP if has_too_much and side < 0 else PROBE_STEP) * limit))
+        error = self.curve.error(FINE[1] * sample.responses / sample.duration_s)
+        part = min(PROBE_ERRORS * error, MOST_PROBE_STEP)
+        part = max(part, LOADED_STEP if has_too_much and side < 0 else PROBE_STEP)
+        step = max(1, round(part * limit))
         if not self.settings.least <= limit + side * step <= self.settings.most:
             side = -side
         self.state = PROBE[self.state]
@@ -553,6 +570,15 @@ def _extend(sample: Sample, load: Load) -> None:
     sample.seat_s += load.seats * load.duration_s
     if load.is_waiting:
         sample.waiting_s += load.duration_s
+
+
+def may_rise(seen: list[Point], concurrency: float) -> bool:
+    """Whether noise leaves open that goodput rises with concurrency up to the highest one."""
+    if len(seen) < 2 or seen[-1].concurrency > concurrency * NEAR:  # noqa: PLR2004  a pair
+        return False
+    below, top = seen[-2:]
+    at_most = below.goodput * top.concurrency / below.concurrency
+    return top.goodput > at_most * math.exp(-MAY_BE * math.hypot(below.error, top.error))
 
 
 def is_loaded(points: list[Point], index: int) -> bool:

@@ -48,7 +48,7 @@ MOST_SURPRISE: Final = 3.0
 """No sample's surprise counts for more: this, or so many times what is usual."""
 SPEED_S: Final = 4.0
 """For about so long a server stays slower or faster than usual."""
-SURE: Final = 0.04
+SURE: Final = 0.06
 """An error of a point makes for less concurrency by this part of the goodput at most."""
 
 

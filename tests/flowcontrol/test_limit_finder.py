@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import statistics
 from typing import TYPE_CHECKING
 
 import pytest
@@ -77,6 +78,34 @@ def test_another_capacity(shape: Callable[[float], Capacity], before: int, after
     scene.run(70)
     assert scene.goodput(30, 45) > 0.5 * after
     assert scene.goodput(45, 70) > 0.8 * after
+
+
+def test_slow_server_from_a_tenth_of_its_knee() -> None:
+    """Before a server of few responses a second the way up does not end at the noise."""
+    goodputs = []
+    for seed in range(1, 7):
+        scene = Scene(flat(46), clients=278, initial=4, seed=seed)
+        scene.classes = {GETS: 1.0}
+        scene.run(60)
+        goodputs.append(scene.goodput(30, 60) / 46)
+
+    assert statistics.median(goodputs) > 0.85
+    assert min(goodputs) > 0.7
+
+
+def test_slow_server_that_does_more() -> None:
+    """Twice as much shows at a look beside the noise, also of few responses."""
+    goodputs = []
+    for seed in range(1, 11):
+        scene = Scene(flat(12), clients=80, initial=12, seed=seed)
+        scene.classes = {GETS: 0.25}
+        scene.run(40)
+        scene.server.capacity = flat(24)
+        scene.run(65)
+        goodputs.append(scene.goodput(50, 65) / 24)
+
+    assert statistics.median(goodputs) > 0.85
+    assert min(goodputs) > 0.8
 
 
 def slowed(speed: float) -> Capacity:
