@@ -161,6 +161,11 @@ class ClientLimits:
         return max(descriptors - spared(questions) - self._max_connections, MIN_CONNECTIONS)
 
 
+SPARED_PART = 4
+"""This part of the room is for bytes that need not be held.  One address may hold half of it all,
+so there is room left for its other requests."""
+
+
 class Holding:
     __slots__ = ("_address", "_all", "held")
 
@@ -212,6 +217,10 @@ class Holdings:
 
     def set_short(self, *, is_short: bool) -> None:
         self.free_bytes = -1 if is_short else LARGE_HEAD_BYTES
+
+    def can_spare(self, size: int) -> bool:
+        """Whether so much may be held that need not be: most of the room is for what must."""
+        return self.counters.held_bytes + size <= self._most // SPARED_PART
 
     def bound_on(self, held: int, address: str, more: int) -> Bound | None:
         """The bound over which a connection would be that holds more; None if it may."""

@@ -3,7 +3,7 @@
 A body is waited for as a whole, up to `downstream.limits.completionBodyBytes`, where any level,
 FlowSchema or rate counts what it says.  Its room is reserved at once, so that a request is not
 refused half way that would have been served without being read.  One that cannot be read, since it
-is larger, slow or compressed, is served all the same.
+is larger, slow or compressed, or since little room is left, is served all the same.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def reservation(context: Context, client: Client, request: Request) -> int:
         needed > most
         or not request.takes_seats
         or not context.flow_control.controller.reads_completions
+        or not context.holdings.can_spare(needed)
     ):
         return 0
     bound = client.hold(head.kept_bytes + needed)

@@ -147,6 +147,23 @@ def test_a_body_for_which_there_is_no_room_goes_on_unread() -> None:
         bench.assert_at_rest(client)
 
 
+def test_bodies_that_are_read_leave_room_for_other_requests() -> None:
+    """They may fill a quarter of it, and those behind them in the queue begin as any do."""
+    limits = LimitSettings(max_held_bytes=1 << 20)
+    bench = counting(idle_upstreams=0, downstream=DownstreamSettings(limits=limits))
+    with bench:
+        body = LARGE.replace(b"x" * 500_000, b"")
+        clients = [bench.ask(sized(body)[:200]) for _ in range(4)]
+        for client in clients:
+            bench.send(client, sized(body)[200:])
+        models = [completion_of(client).model for client in clients]
+
+        assert ["large"] * 2 + [""] * 2 == models
+        assert (1, 3, 1) == bench.use()
+        assert not any(bench.counters.listener.held_refusals.values())
+        bench.assert_at_rest(*clients)
+
+
 @pytest.mark.parametrize("request_", [sized(BODY), sized(BODY)[:-5], chunked(BODY)])
 def test_what_no_level_counts_is_not_read(request_: bytes) -> None:
     with Bench(preset=HTTP_API, gathered_body_bytes=8) as bench:
