@@ -2,7 +2,8 @@
 
 Of the audit log only a request's last stage, `ResponseComplete` or `Panic`, is one; it took from
 `requestReceivedTimestamp` to `stageTimestamp`, less its wait in the server's queues if annotated.
-In the access log it took `executionSeconds`, and the seats that LISTs and WATCHes had are kept.
+In the access log it took `executionSeconds`, and the seats that LISTs and WATCHes had
+are kept, and the tokens of completions.
 
 A request that never executed (rejected, or given up in its queue) is replayed with the mean time of
 what is alike.
@@ -20,6 +21,7 @@ from apfproxy.flowcontrol.passage import LIST_VERBS, MAX_LIST_SEATS
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.go_text import parse_time
 from apfproxy.request.attributes import METHOD_OF_VERB, User, authenticated, parse_duration_ns
+from apfproxy.request.completion import MOST_TOKENS
 from apfproxy.simulation.records import UNKNOWN_NS, Records
 from apfproxy.simulation.wrapped_lines import Entry, Format, WrappedLines
 
@@ -93,6 +95,8 @@ class AccessLine(msgspec.Struct, rename="camel"):
     query: dict[str, str | bool] | None = None
     flow_schema: str | None = ""
     left_out: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
 
 
 NO_REQUEST: dict[str, Any] = {
@@ -226,6 +230,7 @@ def _take_line(line: AccessLine, records: Records) -> None:
         target,
         service_ns,
         min(max(line.seats, 0), MAX_LIST_SEATS) if line.verb in LIST_VERBS else 0,
+        min(max((line.prompt_tokens or 0) + (line.completion_tokens or 0), 0), MOST_TOKENS),
     )
     records.held += line.wait_seconds > 0 or service_ns == UNKNOWN_NS
 

@@ -29,6 +29,10 @@ MANY_KINDS = 100_000
 """About 200 MB; from there on, names of objects no longer tell kinds apart."""
 
 
+TOKEN_BITS = 6
+"""Binary digits of a number of tokens that count."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
     """One kind of requests; compared by identity, so that looking it up costs next to nothing.
@@ -114,13 +118,25 @@ class Records:
         return len(self._times_ns)
 
     def add(
-        self, time_ns: int, user: User, method: str, target: str, service_ns: int, seats: int = 0
+        self,
+        time_ns: int,
+        user: User,
+        method: str,
+        target: str,
+        service_ns: int,
+        seats: int = 0,
+        tokens: int = 0,
     ) -> None:
-        """Add a request served in so many ns, or `UNKNOWN_NS`; seats 0 are estimated."""
-        key = (method, target, user, seats)
+        """Add a request served in so many ns, or `UNKNOWN_NS`; seats 0 are estimated.
+
+        Tokens are those of a completion, to within 4 %, so that kinds are few.
+        """
+        digits = max(0, tokens.bit_length() - TOKEN_BITS)
+        tokens = tokens >> digits << digits
+        key = (method, target, user, seats, tokens)
         number = self._recent.get(key)
         if number is None:
-            kind = kind_of(user.name, user, method, target, seats, preset=self._preset)
+            kind = kind_of(user.name, user, method, target, seats, (), self._preset, tokens)
             kinds = self.kinds
             alike = essence(kind, with_names=len(kinds) < MANY_KINDS)
             number = self._numbers.setdefault(alike, len(kinds))

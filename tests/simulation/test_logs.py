@@ -168,6 +168,26 @@ def test_access_lines(changes: dict[str, Any], verb: str, seats: int, service_ns
     assert service_ns == its_service_ns
 
 
+@pytest.mark.parametrize(
+    ("prompt", "completion", "expected"),
+    [
+        (None, 7, 7),
+        (50, 14, 64),
+        (3, 2000, 1984),
+        (-5, None, 0),
+        (None, None, 0),
+        (0, 1 << 50, 98_566_144),
+    ],
+)
+def test_tokens_of_completions(prompt: int | None, completion: int | None, expected: int) -> None:
+    """They are rounded down, so that there are few kinds of requests."""
+    changes = {"promptTokens": prompt, "completionTokens": completion, "method": "POST"}
+    records = read_access_log(lines_of(LINE | changes, LINE | changes), 0)
+    first, second = records.requests()
+    assert expected == first[1].tokens
+    assert first[1] is second[1]
+
+
 @pytest.mark.parametrize("reason", [*map(str, RejectReason), "cancelled"])
 def test_what_never_executed_has_no_service_time(reason: str) -> None:
     never = LINE | {"reason": reason, "executionSeconds": 0}
