@@ -50,7 +50,7 @@ def test_panels(tmp_path: Path) -> None:
     """Each query has a result, as series keep their own labels beside those of the operator."""
     (tmp_path / "token").write_text("own")
     (tmp_path / "prometheus").mkdir()
-    admins = [free_port(), free_port()]
+    admins = [free_port() for _ in range(3)]
     with contextlib.ExitStack() as stack:
         scraping = stack.enter_context(prometheus(tmp_path / "prometheus", admins))
         stage = Stage(tmp_path, stack, admins[0])
@@ -60,6 +60,14 @@ def test_panels(tmp_path: Path) -> None:
             downstream={"tls": stage.tls(Authority("a"), IN_A_YEAR)},
             flowControl={"serverConcurrencyLimit": "auto"},
         )
+        objects = [stage.objects("a.yaml", COUNTING)]
+        _, chat = stage.serve(
+            stage.behind(),
+            admin=admins[2],
+            preset="http",
+            flowControl={"objects": objects},
+        )
+        stage.hold(chat, 1, COMPLETE)
         store, _ = stack.enter_context(redis(tmp_path))
         urls = [stage.behind(), stage.behind()]
         _, port = stage.serve(
@@ -70,15 +78,13 @@ def test_panels(tmp_path: Path) -> None:
             authentication={"tokenReview": {"enabled": True}},
             flowControl={
                 "serverConcurrencyLimit": 2,
-                "objects": [stage.objects("a.yaml", COUNTING)],
+                "objects": objects,
             },
             fleet={"store": store},
             accessLog={"path": "access.log"},
             tracing={"endpoint": "http://127.0.0.1:9", "samplingRatePerMillion": 1000000},
         )
         assert [ask(port, path)[0] for path in ("/", "/broken", "/bad")] == [200, 502, 500]
-        stage.hold(port, 1, COMPLETE)
-        stage.until(r"apfproxy_completion_between_tokens_seconds_count\{.* [1-9]")
         stage.hold(port, 10)
         stage.until(r"apiserver_flowcontrol_rejected_requests_total\{.* [1-9]")
         empty = expressions()
