@@ -433,6 +433,7 @@ class Exchange(PoolWaiter):
     def release_seats(self, now_ns: int) -> None:
         if self._relay is not None:
             self._relay.upstream.release_seats()
+            self._relay.count_tokens()
         self.passage.release_seats(now_ns)
 
     def retry(self, relay: Relay, reason: str) -> None:
@@ -1061,14 +1062,19 @@ class Relay(ResponseSink):
                 slow_readers.watched.pop(exchange, None)
                 exchange.release_seats(exchange.context.clock.now_ns())
 
+    def count_tokens(self) -> None:
+        """Have a completion charged for the tokens so far."""
+        completion = self._exchange.passage.completion
+        if self.tokens is not None and completion is not None:
+            counter = self.tokens.counter
+            completion.count(counter.prompt_tokens, counter.tokens)
+
     def close(self) -> None:
         """Be no watch, no slow reader and no flow of tokens any more; harmless if that is done."""
         exchange = self._exchange
         if self.tokens is not None:
             self.tokens.end()
-            if (completion := exchange.passage.completion) is not None:
-                counter = self.tokens.counter
-                completion.count(counter.prompt_tokens, counter.tokens)
+            self.count_tokens()
             self.tokens = None
         if self.watch is not None:
             self.watch.cancel()

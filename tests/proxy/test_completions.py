@@ -205,6 +205,21 @@ def test_tokens_count_as_the_response_says(bench: Bench, is_stream: bool) -> Non
     bench.assert_at_rest(client)
 
 
+def test_tokens_so_far_are_charged_where_seats_go_back_early(bench: Bench) -> None:
+    client = bench.ask(sized(BODY))
+    exchange = connection_of(client).exchange
+    assert exchange is not None
+    for part in (EVENTS, b"a\r\ndata: {}\n\n\r\n"):
+        bench.send(bench.upstreams[0], part)
+    bench.wait(1)
+    exchange.release_seats(bench.clock.now_ns())
+
+    ticket, found = exchange.passage.ticket, completion_of(client)
+    assert ticket is not None
+    assert (found.prompt_tokens + 1, 1_000_000_000) == (found.tokens, ticket.worked_ns)
+    bench.assert_at_rest(client)
+
+
 def test_a_flow_that_owes_tokens_gets_429() -> None:
     with Bench(preset=HTTP_API) as bench:
         bench.annotate(b"apfproxy.io/token-rate: '60'")
