@@ -1,8 +1,8 @@
 """A server of a language model without the model: it speaks OpenAI's API, and Ollama's.
 
-It has slots, in which it gives each request a token a round, as servers with continuous batching
-do; further requests wait in the order of their arrival.  A token is the time of its sending.  The
-model `thinker` takes some rounds before it says anything.
+It has slots, in which it gives each request a token a round; further requests wait in the order of
+their arrival.  A token is the time of its sending.  The model `thinker` takes some rounds before it
+says anything.
 
     python -m tests.support.model_server --port 8000 --slots 8 --round-ms 20
 """
@@ -44,7 +44,6 @@ class ModelServer:
         self._slots = asyncio.Semaphore(slots)
         self._round_s = round_s
         self._thinking_rounds = thinking_rounds
-        self._round = asyncio.Event()
         self.at_once = self.most = 0
         self.tokens: Counter[str] = Counter()
         self.started: Counter[str] = Counter()
@@ -63,24 +62,13 @@ class ModelServer:
         runner = web.AppRunner(self.app, handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", port).start()
-        rounds = asyncio.create_task(self._turn())
         try:
             yield runner.addresses[0][1]
         finally:
-            rounds.cancel()
-            with suppress(asyncio.CancelledError):
-                await rounds
             await runner.cleanup()
 
-    async def _turn(self) -> None:
-        while True:
-            await asyncio.sleep(self._round_s)
-            self._round.set()
-            self._round = asyncio.Event()
-
     async def _rounds(self, count: int) -> None:
-        for _ in range(count):
-            await self._round.wait()
+        await asyncio.sleep(count * self._round_s)
 
     async def _health(self, _: web.Request) -> web.Response:
         return web.Response(status=503 if self.is_loading else 200)
@@ -113,7 +101,7 @@ class ModelServer:
             if body["model"] == "thinker":
                 await self._rounds(self._thinking_rounds)
             if not wire.is_stream:
-                await asyncio.sleep(wire.count * self._round_s)
+                await self._rounds(wire.count)
                 self.tokens[tenant] += wire.count
                 self.ended[tenant] += 1
                 return web.json_response(wire.whole())
