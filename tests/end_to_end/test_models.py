@@ -157,8 +157,8 @@ async def test_each_of_several_servers_has_as_many_requests_as_slots(tmp_path: P
             found.start(found.client("brief"), texts, 8, 5)
             found.start(found.client("verbose"), texts, 8, 40)
             await until(lambda: all(each.ended.total() > 20 for each in servers))
-            for each in servers:  # all connections are there
-                each.most = 0
+            for server in servers:  # all connections are there
+                server.most = 0
             await until(lambda: all(each.ended.total() > 80 for each in servers))
             await found.close()
 
