@@ -252,7 +252,7 @@ class Pool:
                 is_less = other.load * found.share < found.load * other.share
             if is_less:
                 found = other
-            if self.slots and found.seats >= self.slots:
+            if self.slots and self._is_full(found):
                 return self._least_loaded(None, has_idle=True)
         if self._cap and found is not None and found.busy_count >= self._cap:
             return self._least_loaded(None, has_idle=True)
@@ -272,11 +272,16 @@ class Pool:
             if each in self._refusing and not has_idle:
                 continue
             is_second = bool(each.idle) is not has_idle
-            is_full = self.slots > 0 and each.seats >= self.slots
+            is_full = self.slots > 0 and self._is_full(each)
             key = (is_full, is_second, each.load / each.share, busy / each.share)
             if best is None or key < best_key:
                 best, best_key = each, key
         return best
+
+    def _is_full(self, endpoint: Endpoint) -> bool:
+        """Whether all slots are in use, or will be by those that wait for a connection."""
+        expected = endpoint.connecting if self._line or self._new_line else 0
+        return endpoint.seats + expected >= self.slots
 
     def _drawn(self) -> list[Endpoint]:
         wheel = self._wheel

@@ -425,6 +425,20 @@ async def test_endpoint_with_a_free_slot_is_preferred(scene: Scene) -> None:
     assert await scene.ask()  # more than there are slots are not refused
 
 
+async def test_slots_count_that_wait_for_their_connections(scene: Scene) -> None:
+    """Also where one endpoint has far less to do than the others."""
+    scene.pool.slots = 1
+    dear = [found for [found] in [await scene.ask() for _ in range(3)]]
+    for each in dear:
+        each.its.hold(0, {"a": 1.0, "b": 50.0, "c": 500.0}[each.host])
+    waiters = [Waiter() for _ in range(3)]
+    for each in waiters:
+        scene.pool.wait(each)
+    await turns()
+
+    assert ["a", "b", "c"] == sorted(each.host for each in waiters)
+
+
 async def test_long_requests_go_where_fewer_connections_are_in_use(scene: Scene) -> None:
     [first] = await scene.ask()
     await scene.use(50)
