@@ -53,6 +53,5 @@ def completion_of(
     if head.framing != SIZED:
         pieces, _ = ChunkedDecoder().feed(bytes(body))
         body = b"".join(pieces)
-    if request.header("content-encoding") not in ("", "identity"):
-        return Completion(len(body))
-    return read_completion(body)
+    # A compressed one is no JSON; a Content-Encoding alone, which servers ignore, hides nothing.
+    return read_completion(body, request.attributes.path)

@@ -31,25 +31,27 @@ MOST_TOKENS: Final = 100_000_000
 MOST_CHOICES: Final = 128
 """OpenAI's own bound."""
 
-Number = float | int | None
-
 
 class _Options(msgspec.Struct):
-    num_predict: Number = None
+    num_predict: msgspec.Raw = msgspec.Raw()
 
 
 class _Body(msgspec.Struct):
-    """The fields of a body that count, under all the names that APIs have for them."""
+    """The fields that count, unread: servers ignore odd ones that their API does not have."""
 
-    model: str | None = None
-    max_tokens: Number = None
-    max_completion_tokens: Number = None
-    max_output_tokens: Number = None
-    n: Number = None
-    options: _Options | None = None
+    model: msgspec.Raw = msgspec.Raw()
+    max_tokens: msgspec.Raw = msgspec.Raw()
+    max_completion_tokens: msgspec.Raw = msgspec.Raw()
+    max_output_tokens: msgspec.Raw = msgspec.Raw()
+    n: msgspec.Raw = msgspec.Raw()
+    options: msgspec.Raw = msgspec.Raw()
 
 
-_decoder = msgspec.json.Decoder(_Body)
+_body: Final = msgspec.json.Decoder(_Body)
+_options: Final = msgspec.json.Decoder(_Options)
+_number: Final = msgspec.json.Decoder(float)
+_text: Final = msgspec.json.Decoder(str)
+_ERRORS: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
 class Completion:
@@ -93,27 +95,46 @@ class Completion:
         return prompt + self.counted_output
 
 
-def read_completion(body: bytes | bytearray) -> Completion:
-    """Read a whole body; one that is no JSON, or not as APIs have it, has no model."""
+def read_completion(body: bytes | bytearray, path: str) -> Completion:
+    """Read a whole body for a path; one that is no JSON, or not as APIs have it, has no model."""
     try:
-        found = _decoder.decode(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        found = _body.decode(body)
+    except _ERRORS:
         return Completion(len(body))
-    model = found.model or ""
-    limits = (
-        found.max_tokens,
-        found.max_completion_tokens,
-        found.max_output_tokens,
-        None if found.options is None else found.options.num_predict,
-    )
-    return Completion(
-        len(body),
-        model if len(model) <= LONGEST_MODEL else "",
-        min(filter(None, map(_whole, limits)), default=0),
-        min(_whole(found.n) or 1, MOST_CHOICES),
-    )
+    limits, choices = _limits(found, path), 1
+    if path.endswith("/completions"):
+        choices = min(_whole(found.n) or 1, MOST_CHOICES)
+    # Servers differ in which one of two counts; the lesser would be one's word for a small cost.
+    most_output = max(map(_whole, limits), default=0)
+    return Completion(len(body), _model(found.model), most_output, choices)
 
 
-def _whole(number: Number) -> int:
-    """The number, or 0 if it is none that limits anything."""
-    return int(number) if number is not None and 1 <= number <= MOST_TOKENS else 0
+def _limits(body: _Body, path: str) -> tuple[msgspec.Raw, ...]:
+    """What the path's API takes for a bound of the output."""
+    if path.endswith("/chat/completions"):
+        return body.max_completion_tokens, body.max_tokens
+    if path.endswith(("/completions", "/v1/messages")):
+        return (body.max_tokens,)
+    if path.endswith("/responses"):
+        return (body.max_output_tokens,)
+    try:
+        return (_options.decode(body.options).num_predict,)
+    except _ERRORS:
+        return ()
+
+
+def _model(field: msgspec.Raw) -> str:
+    try:
+        model = _text.decode(field)
+    except _ERRORS:
+        return ""
+    return model if len(model) <= LONGEST_MODEL else ""
+
+
+def _whole(field: msgspec.Raw) -> int:
+    """The number of a field, or 0 if it is none that limits anything."""
+    try:
+        number = _number.decode(field)
+    except _ERRORS:
+        return 0
+    return int(number) if 1 <= number <= MOST_TOKENS else 0

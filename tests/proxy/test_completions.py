@@ -67,6 +67,13 @@ def test_a_body_that_comes_with_its_head(enforcement: str) -> None:
         bench.assert_at_rest(client)
 
 
+def test_a_field_alone_hides_no_model(bench: Bench) -> None:
+    """Most servers take a body for what it is, whatever its Content-Encoding."""
+    client = bench.ask(sized(BODY, None, b"Content-Encoding: gzip\r\n"))
+    assert ("m", 100) == (completion_of(client).model, completion_of(client).most_output)
+    bench.assert_at_rest(client)
+
+
 @pytest.mark.parametrize("is_chunked", [False, True])
 def test_a_large_body_is_waited_for(bench: Bench, is_chunked: bool) -> None:
     request = chunked(LARGE[:200_000], LARGE[200_000:]) if is_chunked else sized(LARGE)
