@@ -9,7 +9,8 @@ differ in what they cost its server: a completion of 2000 tokens in a batch with
    that the progress meter goes on in seat ticks, and charges keep pace with it.
 2. The tokens of a completion are its prompt's, estimated by its bytes, and its output's: as many as
    responses of its flow lately had in the mean, else those of its level, and no more than the
-   client allows.  In the end those count that the response says.
+   client allows.  In the end those count that the response says, and the time for which the rest
+   of its body was waited for while it had its seats.
 3. A header says the units itself.  They are not corrected.
 4. A request whose cost is not known, and a completion without a response that is no error, is
    charged by time.
@@ -116,21 +117,25 @@ class LevelCosts:
 
     def settle(self, ticket: Ticket, completion: Completion | None, now_ns: int) -> None:
         """Have a request that ends charged for the units that it had."""
-        cost, estimate = self.cost, ticket.estimate
-        units = estimate.units
+        cost, units, seats = self.cost, ticket.estimate.units, ticket.estimate.initial_seats
         if cost is None or (not cost.header and completion is None):
             return  # by another configuration than that of its arrival
+        took_ns, late_ns = now_ns - ticket.dispatched_ns, 0
         if completion is not None and not cost.header:
             if not completion.is_served:
                 return
             units = float(max(completion.tokens, 1))
-        seats = estimate.initial_seats
+            # The server waited for the client: else slow bodies would keep its seats for nothing.
+            late_ns = min(max(completion.whole_ns - ticket.dispatched_ns, 0), took_ns)
+            if late_ns == took_ns:
+                return
         # By what earlier ones took: its own time would make each of many units cheaper.
         is_first, before = not self._units, self.ns_per_unit
-        self._seat_ns = KEPT * self._seat_ns + seats * (now_ns - ticket.dispatched_ns)
+        self._seat_ns = KEPT * self._seat_ns + seats * (took_ns - late_ns)
         self._units = KEPT * self._units + units
         self.ns_per_unit = self._seat_ns / self._units
-        ticket.worked_ns = round(units * (self.ns_per_unit if is_first else before) / seats)
+        ns_per_unit = self.ns_per_unit if is_first else before
+        ticket.worked_ns = late_ns + round(units * ns_per_unit / seats)
 
 
 def _moved(mean: float, value: float) -> float:

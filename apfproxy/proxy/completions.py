@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.http.chunked import ChunkedDecoder
 from apfproxy.http.request_fields import SIZED
-from apfproxy.request.completion import Completion, read_completion
+from apfproxy.request.completion import NEVER_NS, Completion, read_completion
 
 if TYPE_CHECKING:
     from apfproxy.proxy.client import Client
@@ -49,7 +49,9 @@ def completion_of(
         return None
     head = request.head
     if not is_whole or len(body) > context.in_force.completion_body_bytes:
-        return Completion(head.body_bytes or len(body))
+        found = Completion(head.body_bytes or len(body))
+        found.whole_ns = 0 if is_whole else NEVER_NS
+        return found
     if head.framing != SIZED:
         pieces, _ = ChunkedDecoder().feed(bytes(body))
         body = b"".join(pieces)

@@ -220,6 +220,8 @@ class Exchange(PoolWaiter):
 
     def on_request_body(self, pieces: Sequence[Piece], *, is_last: bool) -> None:
         self.is_whole = is_last
+        if is_last and self.passage.completion is not None:
+            self.passage.completion.whole_ns = self.context.clock.now_ns()
         if is_last and (self.state is states.CONNECTING or self.state is states.AWAITING):
             self._set_deadline(self.context.clock.now_ns())
         relay = self._relay

@@ -30,6 +30,7 @@ MOST_TOKENS: Final = 100_000_000
 """Numbers beyond it are taken for mistakes."""
 MOST_CHOICES: Final = 128
 """OpenAI's own bound."""
+NEVER_NS: Final = (1 << 63) - 1
 
 
 class _Options(msgspec.Struct):
@@ -64,6 +65,7 @@ class Completion:
         choices: Responses that it asks for at once.
         estimated: Tokens of prompt and output, as they were expected when it came to flow control.
         charged: Tokens that its flow's rate gave for it.
+        whole_ns: When its body was whole; 0 if that was before flow control, `NEVER_NS` before.
         is_served: Whether it had a response, at least the begin of one, that was no error.
         counted_prompt, counted_output: Tokens by the response; -1 for unknown.
     """
@@ -77,6 +79,7 @@ class Completion:
         self.choices = choices
         self.estimated = 0
         self.charged = 0
+        self.whole_ns = 0
         self.is_served = False
         self.counted_prompt = self.counted_output = -1
 

@@ -22,7 +22,7 @@ from apfproxy.flowcontrol.passage import (
 from apfproxy.flowcontrol.ticket import ONE_SEAT, SERVICE_GUESS_NS, RejectReason, WorkEstimate
 from apfproxy.objects.additions import TOKENS, Cost
 from apfproxy.request.attributes import User, parse_attributes, plain_attributes
-from apfproxy.request.completion import Completion
+from apfproxy.request.completion import NEVER_NS, Completion
 from tests.simulation.scene import objects
 from tests.support.clocks import VirtualClock
 
@@ -229,6 +229,42 @@ def test_charges_begin_with_the_estimate_and_end_with_what_was_had() -> None:
     slow = bench.passage("b", Completion(400, "m", 100))
     assert slow.acquire(Going())
     assert 2 * S == 10 * work_of(slow)
+
+
+@pytest.mark.parametrize(
+    ("whole_ns", "late_ns"), [(0, 0), (1, 0), (S, 0), (6 * S, 5 * S), (NEVER_NS, 7 * S)]
+)
+def test_time_that_a_slow_body_takes_is_charged(whole_ns: int, late_ns: int) -> None:
+    """It teaches nothing of what a token takes."""
+    bench = Bench()
+    bench.clock.run_until(S)
+    completion = Completion(40)
+    passage = bench.passage("a", completion)
+    assert passage.acquire(Going())
+    completion.whole_ns = whole_ns
+    completion.count(10, 90)
+    bench.clock.run_until(8 * S)
+    passage.release(8 * S)
+
+    assert 7 * S == 10 * work_of(passage)
+    learned = (7 * S - late_ns) / 100 or FIRST_NS_PER_TOKEN
+    assert learned == bench.costs.ns_per_unit
+
+
+def test_a_slow_body_costs_time_beside_tokens() -> None:
+    bench = Bench()
+    for user, whole_ns in (("a", 0), ("b", 5 * S)):
+        completion = Completion(40)
+        passage = bench.passage(user, completion)
+        start_ns = bench.clock.now_ns()
+        assert passage.acquire(Going())
+        completion.whole_ns = whole_ns
+        completion.count(10, 90)
+        bench.clock.run_until(start_ns + S + max(whole_ns - start_ns, 0))
+        passage.release(bench.clock.now_ns())
+
+    assert 5 * S == 10 * work_of(passage)
+    assert S / 100 == bench.costs.ns_per_unit
 
 
 def test_a_completion_without_a_response_is_charged_by_time() -> None:

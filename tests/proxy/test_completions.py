@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.request.completion import NEVER_NS
 from apfproxy.settings import HTTP_API, OBSERVE, DownstreamSettings, LimitSettings
 from tests.proxy.fakes import OBJECTS, OK, Bench, connection_of, status
 
@@ -65,6 +66,31 @@ def test_a_body_that_comes_with_its_head(enforcement: str) -> None:
         assert found.is_served
         assert found.estimated == found.tokens == found.prompt_tokens + 100
         bench.assert_at_rest(client)
+
+
+def test_a_body_that_comes_while_it_has_seats_costs_its_time(bench: Bench) -> None:
+    body = LARGE + b" " * (1 << 20)
+    client = bench.ask(sized(b"", len(body)))
+    bench.send(client, body[:32768])
+    assert (1, 0, 0) == bench.use()
+    exchange, found = connection_of(client).exchange, completion_of(client)
+    assert exchange is not None
+    ticket = exchange.passage.ticket
+    assert ticket is not None
+    assert found.whole_ns == NEVER_NS
+    for start in range(32768, len(body), 65536):
+        bench.wait(1)
+        bench.send(client, body[start : start + 65536])
+        bench.upstreams[0].take()
+    late_s = len(range(32768, len(body), 65536))
+    assert found.whole_ns == bench.clock.now_ns()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    bench.wait(5)
+    bench.send(bench.upstreams[0], head % len(SAID) + SAID)
+
+    assert (late_s + 5) * 1_000_000_000 == ticket.worked_ns
+    assert 5e9 / 75 == bench.controller.levels["queued"].costs.ns_per_unit
+    bench.assert_at_rest(client)
 
 
 def test_a_field_alone_hides_no_model(bench: Bench) -> None:
