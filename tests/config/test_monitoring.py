@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from apfproxy.admin.metric_table import TABLE
+from apfproxy.flowcontrol.ticket import RejectReason
 from tests.config.expressions import CONFIG, alerting_rules, metrics_in
 
 ROOT = CONFIG.parent
@@ -101,6 +102,15 @@ def test_alerts_say_what_to_do(rule: dict[str, Any]) -> None:
     assert rule["for"]
     assert {"summary", "description", "runbook_url"} == rule["annotations"].keys()
     assert f"{RUNBOOK}#{rule['alert'].lower()}" == rule["annotations"]["runbook_url"]
+
+
+def test_rejections_that_objects_ask_for() -> None:
+    """They raise no alert, whichever annotation brings them."""
+    [rule] = [each for each in alerting_rules() if each["alert"] == "ApfproxyRequestsRejected"]
+    of_seats = {RejectReason.CONCURRENCY_LIMIT, RejectReason.QUEUE_FULL, RejectReason.TIME_OUT}
+    left_out = [set(each.split("|")) for each in re.findall(r'reason!~"(.+?)"', rule["expr"])]
+
+    assert [{"cancelled", *RejectReason} - of_seats] * 2 == left_out
 
 
 def test_runbook() -> None:
