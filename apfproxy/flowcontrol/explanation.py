@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.flowcontrol.classifier import no_header
+from apfproxy.flowcontrol.classifier import MODEL, no_header
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.mismatch import Mismatch, mismatches, quoted
 from apfproxy.flowcontrol.passage import (
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from apfproxy.request.attributes import RequestAttributes, User
 
 NS_PER_S = 1_000_000_000
+NO_COMPLETION = (
+    "the model does not count: only of completions it is read, which are POSTs to a path such as"
+    " /v1/chat/completions, with --preset http or llm"
+)
 
 
 class UserPart(msgspec.Struct, frozen=True, rename="camel"):
@@ -173,6 +177,10 @@ def explain(
     header_of: Callable[[str], str] = no_header,
 ) -> Explanation:
     """Explain what becomes of a request that came now."""
+    notes = []
+    if header_of(MODEL) and not is_completion(attributes):
+        notes.append(NO_COMPLETION)
+        header_of = _without_model(header_of)
     found = controller.classify(user, attributes, header_of)
     level = found.level
     queue_set = level.queue_set
@@ -194,7 +202,6 @@ def explain(
         )
         for schema in controller.flow_schemas()
     )
-    notes = []
     if not any(schema.matches for schema in schemas):
         notes.append(
             "no FlowSchema matches; such a request goes where the one named catch-all says"
@@ -252,6 +259,10 @@ def explain(
         additions=describe(found.flow_schema.additions) + describe(level.additions),
         notes=tuple(notes),
     )
+
+
+def _without_model(header_of: Callable[[str], str]) -> Callable[[str], str]:
+    return lambda name: "" if name == MODEL else header_of(name)
 
 
 def hand_of(found: Classification) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from apfproxy.flowcontrol.classifier import MODEL
+from apfproxy.flowcontrol.passage import is_completion
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.additions import HeaderUse, use_of
 from apfproxy.objects.documents import Mapping, split_documents
@@ -56,6 +57,10 @@ PART = re.compile(r"[A-Za-z0-9_.:{}-]+")
 """The name of a resource, a namespace or an object, or `{}` for its number."""
 ACCOUNT = re.compile(r"system:serviceaccount:([^:]+):[^:]+")
 
+NO_COMPLETION = (
+    "the request is no completion: a POST to a path such as /v1/chat/completions, with --preset"
+    " http or llm"
+)
 MISSING = {"serviceTime": f"; give one {TIMES}"}
 NOUNS = (
     *(("int | float | str", "a time"), ("int", "a whole number"), ("float", "a number")),
@@ -334,6 +339,8 @@ def _flows_of(entry: FlowEntry, place: Place, duration_ns: int, preset: Preset) 
             )
         except (AttributesError, DeadlineError) as error:
             raise place.error("request", str(error)) from None
+        if (entry.model or entry.tokens) and not is_completion(kind.attributes):
+            raise place.error("model" if entry.model else "tokens", NO_COMPLETION)
         made.append(MixFlow(kind, entry, service, stop_ns))
     return made
 

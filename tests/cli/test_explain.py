@@ -132,6 +132,18 @@ def test_model(flags: str, level: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert level == found["priorityLevel"]["name"]
 
 
+def test_a_model_of_no_completion(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A proxy reads no other bodies, so none of its FlowSchemas would match by the model."""
+    text = LEVEL.replace("LEVEL_ANNOTATIONS", "")
+    text = text.replace("SCHEMA_ANNOTATIONS", "apfproxy.io/match-model: llama*")
+    (tmp_path / "a.yaml").write_text(text)
+    asked = f"--preset http --no-suggested-objects --objects {tmp_path} --as u --model llama3"
+    found = explained(f"--path /v1/chat/completions {asked}", capsys)
+
+    assert "catch-all" == found["priorityLevel"]["name"]
+    assert "the model does not count" in found["notes"][0]
+
+
 def test_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The objects of files are in force; prefixes and the seed are those of the flags."""
     (tmp_path / "a.yaml").write_text(level_yaml("a"))

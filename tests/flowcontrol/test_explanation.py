@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol import explanation
+from apfproxy.flowcontrol.classifier import MODEL
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.explanation import (
+    NO_COMPLETION,
     Decision,
     Explanation,
     Foresight,
@@ -166,7 +168,7 @@ def test_additions() -> None:
         annotated(NARROW, wait_limit="5s"),
         annotated(everybody(), distinguisher="header:X-Team"),
     )
-    found = explain(controller, COSTS, ALICE, PODS, {"x-team": "red"}.__getitem__)
+    found = explain(controller, COSTS, ALICE, PODS, lambda name: {"x-team": "red"}.get(name, ""))
 
     assert (
         "Flows are told apart by the header x-team (apfproxy.io/distinguisher).",
@@ -227,6 +229,19 @@ def test_a_completion_of_a_flow_that_owes_tokens() -> None:
     assert ("reject", "token-rate") == (found.outcome.decision, found.outcome.reason)
     assert "more tokens than its rate allows" in found.outcome.text
     assert "" == explain(controller, COSTS, ALICE, PODS).outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("method", "level", "notes"), [("POST", "narrow", ()), ("GET", "catch-all", (NO_COMPLETION,))]
+)
+def test_a_model_counts_for_completions(method: str, level: str, notes: tuple[str, ...]) -> None:
+    schema = annotated(everybody(), match_model="llama*", match_header="x-a: b")
+    controller = controller_of(NARROW, schema, seats=100)
+    asked = plain_attributes(method, b"/v1/chat/completions")
+    headers = {MODEL: "llama3", "x-a": "b"}
+    found = explain(controller, COSTS, ALICE, asked, lambda name: headers.get(name, ""))
+
+    assert (level, notes) == (found.priority_level.name, found.notes)
 
 
 def test_a_completion_is_charged_for_tokens() -> None:

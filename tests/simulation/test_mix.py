@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.classifier import MODEL
+from apfproxy.flowcontrol.preset import HTTP
 from apfproxy.simulation.mix import LEAST_SERVICE_NS, Mix, MixError, Times, parse_mix, parse_times
 
 MS = 1_000_000
@@ -94,7 +95,9 @@ def test_requests(fields: str, verb: str, path: str) -> None:
 
 
 def test_what_flow_schemas_may_look_at() -> None:
-    (flow,) = mix_of(FLOW + "\n  headers: ['X-A: b']\n  model: llama3:8b\n  tokens: 5").flows
+    entry = FLOW.replace("GET /api/v1/pods", "POST /v1/completions")
+    entry += "\n  headers: ['X-A: b']\n  model: llama3:8b\n  tokens: 5"
+    (flow,) = parse_mix(f"duration: 10s\nflows:\n- {entry}".encode(), HTTP).flows
     assert 5 == flow.kind.tokens
     assert (("x-a", "b"), (MODEL, "llama3:8b")) == flow.kind.headers
 
@@ -169,6 +172,8 @@ ADDED = {
     "thinkTime: x": "thinkTime: 'x' is not",
     "start: 10s": "start: has to be before",
     "verb: get": "request: give either",
+    "model: llama3:8b": "model: the request is no completion",
+    "tokens: 5": "tokens: the request is no completion",
 }
 """Says what is wrong with a flow that has one more field."""
 REPLACED = {
