@@ -48,7 +48,8 @@ IMAGE = re.compile(
 )
 """The lines that name the image: of a pod, or of a kustomization.  Each use has them once."""
 NAME = re.compile(
-    r"(?P<name>[\w./:-]+?)(?::(?P<tag>[\w.-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
+    r"(?P<name>\w[\w.-]*(?::\d+(?=/))?(?:/\w[\w.-]*)*)"
+    r"(?::(?P<tag>\w[\w.-]*))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
 """The name of an image: a port of its registry has a slash behind it."""
 

@@ -81,7 +81,8 @@ def test_image(tmp_path: Path, kind: str, image: str, capsys: pytest.CaptureFixt
 
     assert [image_of(each) in (image, (name, f"9{tag}" if tag else "", digest)) for each in changed]
     assert 1 == len(changed)
-    assert 2 == main(["init", kind, str(tmp_path / "no"), "--image", "a: b"])
+    for wrong in ("a: b", "a:", ":::", "a:b:c", "/a", "a//b"):
+        assert 2 == main(["init", kind, str(tmp_path / "no"), "--image", wrong])
     assert not (tmp_path / "no").exists()
 
 
