@@ -34,6 +34,8 @@ class Preset:
         read: Makes attributes of a method and a target, by rules; AttributesError if they make no
             sense.
         file: Of `config/bootstrap/`: the objects beside the mandatory ones.
+        timeout_s: Of requests, and of responses until they begin, where no setting says it: as in
+            kube-apiserver; before model servers as OpenAI's clients wait.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Preset:
     read: Callable[[str, bytes, RequestRules], RequestAttributes]
     rules: RequestRules
     file: str
+    timeout_s: float = 60.0
 
     def attributes_of(self, method: str, target: bytes) -> RequestAttributes:
         return self.read(method, target, self.rules)
@@ -69,5 +72,5 @@ class Preset:
 
 KUBERNETES = Preset("kubernetes", False, parse_attributes, rules.KUBERNETES, SUGGESTED_FILE)
 HTTP = Preset("http", True, plain_attributes, rules.NONE, HTTP_FILE)
-LLM = Preset("llm", True, plain_attributes, rules.NONE, LLM_FILE)
+LLM = Preset("llm", True, plain_attributes, rules.NONE, LLM_FILE, 600.0)
 PRESETS = {preset.name: preset for preset in (KUBERNETES, HTTP, LLM)}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, TypeVar, dataclass
 from msgspec import Meta, Struct, field, structs
 
 from apfproxy.base.address import UNIX_MODE, UNSAID, Address, Network
+from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.http.credential_fields import CredentialRules, UnverifiedRules
 from apfproxy.settings import values
 from apfproxy.settings.store_address import FLEET, MEMBER, STORE
@@ -595,10 +596,6 @@ class TopFlowsSettings(Record):
 
 # ------------------------------------------------------------------ the whole
 
-TIMEOUT_S, MODEL_TIMEOUT_S = 60.0, 600.0
-"""Times of requests and responses that no setting has: of the preset llm as OpenAI's clients wait,
-of others as in kube-apiserver."""
-
 
 class DrainSettings(Record):
     shutdown_delay_s: Annotated[float, duration(0)] = 0.0
@@ -654,9 +651,7 @@ class Settings(Record):
         return (self.flow_control.per_endpoint or 0) if self.preset == LLM_API else 0
 
     def _or_of_preset(self, time_s: float | None) -> float:
-        if time_s is None:
-            return MODEL_TIMEOUT_S if self.preset == LLM_API else TIMEOUT_S
-        return time_s
+        return PRESETS[self.preset].timeout_s if time_s is None else time_s
 
 
 OF_A_CLUSTER: Final = (

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.preset import Preset
 
-DEFAULT_TIMEOUT_NS = 60_000_000_000
-
 UNKNOWN_NS: Final = -1
 MAX_SHOWN_PROBLEMS = 10
 
@@ -81,7 +79,7 @@ def kind_of(
 ) -> Kind:
     """The kind of requests with a method and a target; AttributesError or DeadlineError."""
     attributes = preset.attributes_of(method, target.encode("utf-8", "surrogateescape"))
-    timeout_ns = request_timeout_ns(attributes, DEFAULT_TIMEOUT_NS)
+    timeout_ns = request_timeout_ns(attributes, round(preset.timeout_s * 1e9))
     return Kind(client, user, attributes, timeout_ns, seats, headers, tokens)
 
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.classifier import MODEL
-from apfproxy.flowcontrol.preset import HTTP
+from apfproxy.flowcontrol.preset import HTTP, KUBERNETES, LLM, Preset
+from apfproxy.settings import Settings
 from apfproxy.simulation.mix import LEAST_SERVICE_NS, Mix, MixError, Times, parse_mix, parse_times
 
 MS = 1_000_000
@@ -100,6 +101,15 @@ def test_what_flow_schemas_may_look_at() -> None:
     (flow,) = parse_mix(f"duration: 10s\nflows:\n- {entry}".encode(), HTTP).flows
     assert 5 == flow.kind.tokens
     assert (("x-a", "b"), (MODEL, "llama3:8b")) == flow.kind.headers
+
+
+@pytest.mark.parametrize("preset", [KUBERNETES, LLM])
+def test_times_are_those_of_the_preset(preset: Preset) -> None:
+    """A completion may take minutes."""
+    entry = FLOW.replace("GET /api/v1/pods", "POST /v1/completions")
+    (flow,) = parse_mix(f"duration: 10s\nflows:\n- {entry}".encode(), preset).flows
+
+    assert Settings(preset=preset.name).request_timeout_s * S == flow.kind.timeout_ns
 
 
 def test_arrivals() -> None:
