@@ -425,12 +425,15 @@ def _holder(state: Json, level: Json) -> str:
     if not name:
         kind, name = "FlowSchema", holder["flowSchema"]
     seats = max(level["current"], used)
+    who = f": {kind}{' ' * bool(kind)}{name_text(name)}"
     held = f"{number_text(min(holder['seats'], seats))} of the level's {counted(seats, 'seat')}"
-    text = f": {kind}{' ' * bool(kind)}{name_text(name)} holds {held}"
     if not holder["waitsFor"]:
-        return text
+        return f"{who} holds {held}"
     waits = "would wait" if _observes(state) else "waits"
-    return f"{text} and {waits} for {number_text(holder['waitsFor'])}"
+    waits = f"{waits} for {number_text(holder['waitsFor'])}"
+    if not seats:
+        return f"{who} {waits}, and the level has no seat now"
+    return f"{who} holds {held} and {waits}"
 
 
 def server_text(state: Json) -> str:

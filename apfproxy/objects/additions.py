@@ -367,7 +367,7 @@ def _describe_flow_schema(additions: FlowSchemaAdditions) -> Iterator[str]:
         yield "It matches no request, because a condition cannot be read."
     if condition.methods is not None:
         methods = ", ".join(sorted(condition.methods)).upper()
-        yield f"Of requests for other URLs it matches only {methods} ({MATCH_METHODS})."
+        yield f"Of requests for non-resource paths it matches only {methods} ({MATCH_METHODS})."
     if condition.header:
         values = f", {' or '.join(sorted(condition.values))}" if condition.values else ""
         header = f"{condition.header}{values}"

@@ -99,6 +99,9 @@ levels: [{seatsInUse: 19, dispatchedPerSecond: 120, rejectedPerSecond: {time-out
 levels: [{seatsInUse: 19, waiting: 2, dispatchedPerSecond: 120, oldestWaitSeconds: 1, holder: {}},
   {name: other, current: 21, max: 21, seatsInUse: 21}]
 > warning: 2 wait in low, for up to 1 s: user greedy holds 19 of the level's 19 seats
+levels: [{current: 0, waiting: 12, dispatchedPerSecond: 1, oldestWaitSeconds: 3, holder: {seats: 0,
+  waitsFor: 12}}, {name: other, current: 40, seatsInUse: 40}]
+> warning: 12 wait in low, for up to 3 s: user greedy waits for 12, and the level has no seat now
 levels: [{seatsInUse: 9, waiting: 19}, {name: idle, current: 4}]
 > warning: 9 of 40 seats are in use while 19 wait: 4 are kept for idle levels (idle)
 problems: [{check: configuration, problem: 'the last change is not in force: a.yaml'}]

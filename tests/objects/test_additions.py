@@ -181,7 +181,8 @@ DISTINGUISHERS = {
             FlowSchemaAdditions(
                 condition=Condition(frozenset({"get", "head"}), "x-priority", frozenset("ab"))
             ),
-            "Of requests for other URLs it matches only GET, HEAD (apfproxy.io/match-methods)."
+            "Of requests for non-resource paths it matches only GET, HEAD"
+            " (apfproxy.io/match-methods)."
             "\nIt matches only requests with the header x-priority, a or b"
             " (apfproxy.io/match-header).",
             id="conditions",
