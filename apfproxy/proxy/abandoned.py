@@ -8,6 +8,7 @@ of requests at once.  `upstream.abandonedWait` is for such servers:
 2. The response is read and thrown away.  With its end, or the connection's, the seats go back.
 3. After the setting's time, or `MAX_DISCARDED_BYTES` of the body, the connection is closed.
 4. A watch holds its seats no longer than one whose client stays, `watch.limit`.
+5. A completion is charged for the tokens that come: else to leave early would cost next to nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.passage import Passage
     from apfproxy.http.read_buffer import Piece
     from apfproxy.http.response_head import ResponseHead
+    from apfproxy.http.token_counter import TokenCounter
     from apfproxy.proxy.context import Context
     from apfproxy.upstream.endpoint import UpstreamConnection
 
@@ -36,11 +38,18 @@ class AbandonedResponse(ResponseSink):
     """Takes the place of a relay as the sink of a response; `Context.abandoned` keeps it."""
 
     def __init__(
-        self, context: Context, upstream: UpstreamConnection, passage: Passage, *, is_watch: bool
+        self,
+        context: Context,
+        upstream: UpstreamConnection,
+        passage: Passage,
+        counter: TokenCounter | None,
+        *,
+        is_watch: bool,
     ) -> None:
         self._context = context
         self._upstream = upstream
         self._passage = passage
+        self._counter = counter
         self._discarded_bytes = 0
         wait_ns = context.in_force.abandoned_wait_ns
         if is_watch:
@@ -57,6 +66,9 @@ class AbandonedResponse(ResponseSink):
             return
         self._context.abandoned.pop(self, None)
         self._timer.cancel()
+        counter, completion = self._counter, self._passage.completion
+        if counter is not None and completion is not None:
+            completion.count(counter.prompt_tokens, counter.tokens)
         try:
             self._upstream.abort()
         finally:
@@ -81,6 +93,8 @@ class AbandonedResponse(ResponseSink):
         self._discard(len(body), is_last=is_whole)
 
     def on_body(self, pieces: Sequence[Piece], *, is_last: bool, trailers: bytes = b"") -> None:  # noqa: ARG002  as above
+        if self._counter is not None:
+            self._counter.feed(pieces)
         self._discard(sum(map(len, pieces)), is_last=is_last)
 
     def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:  # noqa: ARG002  as above

@@ -726,9 +726,11 @@ class Exchange(PoolWaiter):
             return False
         self._relay = None
         self.client.hold(0)
+        counter = None if relay.tokens is None else relay.tokens.counter
         relay.close()
         passage.leave_to_upstream(now_ns)
-        AbandonedResponse(context, relay.upstream, passage, is_watch=self.request.is_watch)
+        is_watch = self.request.is_watch
+        AbandonedResponse(context, relay.upstream, passage, counter, is_watch=is_watch)
         return True
 
     def _drop_upstream(self) -> None:

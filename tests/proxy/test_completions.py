@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.request.completion import NEVER_NS
-from apfproxy.settings import HTTP_API, OBSERVE, DownstreamSettings, LimitSettings
+from apfproxy.settings import HTTP_API, OBSERVE, DownstreamSettings, LimitSettings, UpstreamSettings
 from tests.proxy.fakes import OBJECTS, OK, Bench, connection_of, status
 
 if TYPE_CHECKING:
@@ -236,6 +236,27 @@ def test_tokens_count_as_the_response_says(bench: Bench, is_stream: bool) -> Non
     assert found.is_served
     assert (found.prompt_tokens + 2 if is_stream else 75) == found.tokens
     bench.assert_at_rest(client)
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_tokens_count_that_come_once_the_client_has_left(is_over: bool) -> None:
+    """Its seats are kept meanwhile."""
+    with counting(upstream=UpstreamSettings(abandoned_wait_s=60.0)) as bench:
+        client = bench.ask(sized(BODY))
+        found, upstream = completion_of(client), bench.upstreams[0]
+        for part in (EVENTS, b"a\r\ndata: {}\n\n\r\n"):
+            bench.send(upstream, part)
+        bench.end(client)
+        for _ in range(3):
+            bench.send(upstream, b"a\r\ndata: {}\n\n\r\n")
+        assert (1, 0, 0) == bench.use()
+        if is_over:
+            bench.wait(60)
+        else:
+            bench.send(upstream, b"0\r\n\r\n")
+
+        assert found.prompt_tokens + 4 == found.tokens
+        bench.assert_at_rest(client)
 
 
 def test_tokens_so_far_are_charged_where_seats_go_back_early(bench: Bench) -> None:
