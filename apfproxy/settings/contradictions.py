@@ -19,6 +19,7 @@ from apfproxy.request.attributes import OWN_PATHS
 from apfproxy.request.rules import APISERVER, SETTING
 from apfproxy.settings import (
     FRONT_PROXY,
+    LLM_API,
     MAX_ENDPOINTS,
     OF_A_CLUSTER,
     PASS_THROUGH,
@@ -558,6 +559,16 @@ def warnings(settings: Settings) -> list[str]:
         found.append(
             "flowControl.autoLimit is of no use, since the limit is fixed; set"
             " flowControl.serverConcurrencyLimit (--server-concurrency-limit) to auto"
+        )
+    limit = flow_control.server_concurrency_limit
+    is_default = flow_control.per_endpoint is None and (
+        limit == DEFAULTS.flow_control.server_concurrency_limit
+    )
+    if settings.preset == LLM_API and is_default:
+        found.append(
+            f"flowControl.serverConcurrencyLimit (--server-concurrency-limit) is {limit}, the"
+            " default: a model server has fewer slots, so requests wait in it, where they have no"
+            " turns; set it to the number of slots"
         )
     own = settings.downstream.listen.from_here
     found += [

@@ -253,6 +253,15 @@ flowControl: {autoLimit: {min: 4}}
 > flowControl.autoLimit is of no use, since the limit is fixed; set...
 flowControl: {serverConcurrencyLimit: auto, autoLimit: {min: 4}}
 >
+preset: llm
+> flowControl.serverConcurrencyLimit (--server-concurrency-limit) is 600, the default: a model...
+preset: llm
+flowControl: {serverConcurrencyLimit: 8}
+>
+preset: llm
+flowControl: {perEndpoint: 8}
+upstream: {endpoints: [{url: http://a}, {url: http://b}]}
+>
 preset: http
 request: {longRunning: {verbs: [get]}}
 upstream: {upgrades: {allow: [/a]}}
