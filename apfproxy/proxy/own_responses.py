@@ -132,16 +132,21 @@ def plain_response(
     message: str,
     accept: str = "",
     *,
+    is_completion: bool = False,
     is_head: bool = False,
     extra: bytes = b"",
     connection: bytes = b"",
 ) -> bytes:
     """A whole response before an API that is not Kubernetes: a line of text, or RFC 9457's JSON.
 
-    JSON is for clients that name it in `accept`, the value of their field of that name.
+    JSON is for clients that name it in `accept`, the value of their field of that name.  Clients of
+    LLM APIs show `error.message` alone.
     """
     if _JSON.search(accept):
+        problem: dict[str, object]
         problem = {"title": _REASONS[code][0], "status": code, "detail": message}
+        if is_completion:
+            problem["error"] = {"message": message}
         body, content_type = json.dumps(problem).encode() + b"\n", b"application/problem+json"
     else:
         body, content_type = message.encode() + b"\n", b"text/plain; charset=utf-8"

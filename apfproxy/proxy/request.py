@@ -342,7 +342,8 @@ class Request(RequestDigest):
         """A builder of a response of the proxy's own, in the words of the API."""
         attributes = self.attributes
         if attributes.is_plain:
-            return partial(plain_response, code, message, self.header("Accept"))
+            accept, of_llm = self.header("Accept"), self.is_completion
+            return partial(plain_response, code, message, accept, is_completion=of_llm)
         is_text = is_shown_as_text(code, attributes)
         return partial(plain_response if is_text else status_response, code, message)
 

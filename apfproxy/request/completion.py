@@ -113,7 +113,7 @@ def read_completion(body: bytes | bytearray, path: str) -> Completion:
 
 
 def _limits(body: _Body, path: str) -> tuple[msgspec.Raw, ...]:
-    """What the path's API takes for a bound of the output."""
+    """The bounds of the output that the path's API knows."""
     if path.endswith("/chat/completions"):
         return body.max_completion_tokens, body.max_tokens
     if path.endswith(("/completions", "/v1/messages")):

@@ -287,3 +287,16 @@ def test_a_flow_that_owes_tokens_gets_429() -> None:
         assert b"\r\nRetry-After: 15\r\n" in refused
         assert b"apfproxy.io/token-rate" in refused
         bench.assert_at_rest(client)
+
+
+@pytest.mark.parametrize("is_completion", [True, False])
+def test_clients_of_llm_apis_are_told_why(bench: Bench, is_completion: bool) -> None:
+    request = sized(BODY, more=b"Accept: application/json\r\n")
+    client = bench.ask(
+        request if is_completion else request.replace(b"/completions", b"/embeddings")
+    )
+    bench.end(bench.upstreams[0])
+    problem = json.loads(client.take().partition(b"\r\n\r\n")[2])
+
+    assert 502 == problem["status"]
+    assert ({"message": problem["detail"]} if is_completion else None) == problem.get("error")
