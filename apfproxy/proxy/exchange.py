@@ -1067,18 +1067,22 @@ class Relay(ResponseSink):
                 exchange.release_seats(exchange.context.clock.now_ns())
 
     def count_tokens(self) -> None:
-        """Have a completion charged for the tokens so far."""
+        """Have a completion charged for the tokens so far, or as estimated where none are known."""
         completion = self._exchange.passage.completion
-        if self.tokens is not None and completion is not None:
+        if completion is None:
+            return
+        if self.tokens is not None:
             counter = self.tokens.counter
             completion.count(counter.prompt_tokens, counter.tokens)
+        elif 0 < self.status < 400:
+            completion.is_served = True
 
     def close(self) -> None:
         """Be no watch, no slow reader and no flow of tokens any more; harmless if that is done."""
         exchange = self._exchange
+        self.count_tokens()
         if self.tokens is not None:
             self.tokens.end()
-            self.count_tokens()
             self.tokens = None
         if self.watch is not None:
             self.watch.cancel()

@@ -217,6 +217,21 @@ def test_an_error_is_charged_by_time(bench: Bench) -> None:
     bench.assert_at_rest(client)
 
 
+@pytest.mark.parametrize(("code", "is_served"), [(b"200", True), (b"400", False)])
+def test_a_response_without_known_tokens_is_served_before_its_end(
+    bench: Bench, code: bytes, *, is_served: bool
+) -> None:
+    """Else to leave before the last byte would be cheaper than to take it."""
+    client = bench.ask(sized(BODY))
+    found = completion_of(client)
+    head = b"HTTP/1.1 %b X\r\nContent-Type: text/event-stream\r\nContent-Encoding: gzip\r\n"
+    bench.send(bench.upstreams[0], head % code + b"Content-Length: 9\r\n\r\n12345678")
+    bench.end(client)
+
+    assert (is_served, found.estimated) == (found.is_served, found.tokens)
+    bench.assert_at_rest(client)
+
+
 SAID = b'{"usage":{"prompt_tokens":5,"completion_tokens":70}}'
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
