@@ -25,7 +25,7 @@ def reservation(context: Context, client: Client, request: Request) -> int:
     head, most = request.head, context.in_force.completion_body_bytes
     needed = head.body_bytes if head.framing == SIZED else most
     if (
-        needed > most
+        not 0 < needed <= most
         or not request.takes_seats
         or not context.flow_control.controller.reads_completions
         or not context.holdings.can_spare(needed)

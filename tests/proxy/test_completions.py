@@ -180,6 +180,16 @@ def test_a_body_for_which_there_is_no_room_goes_on_unread() -> None:
         bench.assert_at_rest(client)
 
 
+@pytest.mark.parametrize("more", [b"", b"Expect: 100-continue\r\n"])
+def test_no_body_is_waited_for_where_none_may_be_read(more: bytes) -> None:
+    limits = LimitSettings(completion_body_bytes=0)
+    with counting(downstream=DownstreamSettings(limits=limits), idle_upstreams=0) as bench:
+        client = bench.ask(chunked().replace(b"\r\n\r\n", b"\r\n" + more + b"\r\n"))
+        assert (1, 0, 1) == bench.use()
+        assert b"" == client.take(), "it is asked for its body once there is a connection"
+        bench.assert_at_rest(client)
+
+
 def test_bodies_that_are_read_leave_room_for_other_requests() -> None:
     """They may fill a quarter of it, and those behind them in the queue begin as any do."""
     limits = LimitSettings(max_held_bytes=1 << 20)
