@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.base.faults import Part, contained, guarded, report
 from apfproxy.http.response_head import ResponseError
+from apfproxy.proxy.completions import count_tokens
 from apfproxy.upstream.counters import UpstreamFailure
 from apfproxy.upstream.response_sink import ResponseSink
 
@@ -68,7 +69,7 @@ class AbandonedResponse(ResponseSink):
         self._timer.cancel()
         counter, completion = self._counter, self._passage.completion
         if counter is not None and completion is not None:
-            completion.count(counter.prompt_tokens, counter.tokens)
+            count_tokens(completion, counter)
         try:
             self._upstream.abort()
         finally:

@@ -15,6 +15,7 @@ from apfproxy.http.request_fields import SIZED
 from apfproxy.request.completion import NEVER_NS, Completion, read_completion
 
 if TYPE_CHECKING:
+    from apfproxy.http.token_counter import TokenCounter
     from apfproxy.proxy.client import Client
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.request import Request
@@ -57,3 +58,9 @@ def completion_of(
         body = b"".join(pieces)
     # A compressed one is no JSON; a Content-Encoding alone, which servers ignore, hides nothing.
     return read_completion(body, request.attributes.path)
+
+
+def count_tokens(completion: Completion, counter: TokenCounter) -> None:
+    """Note the tokens so far; a stream that is cut before the first one is no response."""
+    if counter.tokens or completion.is_served:
+        completion.count(counter.prompt_tokens, counter.tokens)

@@ -29,7 +29,7 @@ from apfproxy.proxy import exchange_state as states
 from apfproxy.proxy import own_responses, reasons
 from apfproxy.proxy.abandoned import AbandonedResponse
 from apfproxy.proxy.client_limits import LARGE_HEAD_BYTES, NEVER_NS
-from apfproxy.proxy.completions import completion_of, reservation
+from apfproxy.proxy.completions import completion_of, count_tokens, reservation
 from apfproxy.proxy.early_seats import NS_PER_S, BodyFlow, WatchSeats
 from apfproxy.proxy.request_record import Failure, RequestRecord
 from apfproxy.proxy.token_flow import TokenFlow
@@ -1072,8 +1072,7 @@ class Relay(ResponseSink):
         if completion is None:
             return
         if self.tokens is not None:
-            counter = self.tokens.counter
-            completion.count(counter.prompt_tokens, counter.tokens)
+            count_tokens(completion, self.tokens.counter)
         elif 0 < self.status < 400:
             completion.is_served = True
 

@@ -263,6 +263,32 @@ def test_tokens_count_as_the_response_says(bench: Bench, is_stream: bool) -> Non
     bench.assert_at_rest(client)
 
 
+@pytest.mark.parametrize("wait_s", [0.0, 60.0])
+def test_a_stream_that_is_left_before_its_first_token_is_charged_by_time(wait_s: float) -> None:
+    """Else one that asks and leaves would have all slots of a model that thinks for long."""
+    with counting(upstream=UpstreamSettings(abandoned_wait_s=wait_s)) as bench:
+        client = bench.ask(sized(BODY))
+        exchange, found = connection_of(client).exchange, completion_of(client)
+        assert exchange is not None
+        bench.send(bench.upstreams[0], EVENTS + b"8\r\n: ping\n\n\r\n")
+        bench.wait(9)
+        bench.end(client)
+        bench.wait(wait_s)
+
+        assert exchange.passage.ticket is not None
+        assert (False, -1) == (found.is_served, exchange.passage.ticket.worked_ns)
+        bench.assert_at_rest(client)
+
+
+def test_a_stream_that_ends_without_a_token_has_none(bench: Bench) -> None:
+    client = bench.ask(sized(BODY))
+    found = completion_of(client)
+    bench.send(bench.upstreams[0], EVENTS + b"0\r\n\r\n")
+
+    assert (True, found.prompt_tokens) == (found.is_served, found.tokens)
+    bench.assert_at_rest(client)
+
+
 @pytest.mark.parametrize("is_over", [False, True])
 def test_tokens_count_that_come_once_the_client_has_left(is_over: bool) -> None:
     """Its seats are kept meanwhile."""
