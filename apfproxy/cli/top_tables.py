@@ -71,8 +71,8 @@ LEVELS
   USE CUR NOM   seats in use, the limit now, and the limit that the shares buy
   MIN MAX LOAN  its bounds; seats borrowed (+) or lent (-)
   EXEC  WAIT    requests that execute and that wait ("left": gave up waiting)
-  SERV/S        requests a second, in the last 5 s, that had seats and did not fail
-  FAIL/S REJ/S  that a server behind failed (no answer, or a 5xx); that got 429 or 403
+  SERV/S        requests a second, of the last 5 s: with seats, and not failed
+  FAIL/S REJ/S  that failed behind (no answer, or a 5xx); that got 429 or 403
 
 SERVERS BEHIND  SHARE: the part of all requests that one should have;
                 FLIGHT: what is under way there
