@@ -197,23 +197,17 @@ class FlowLimits:
         if tokens is not None:
             missing_ns = tokens.missing_ns(flow, now_ns)
             if missing_ns:
-                return Refusal(
-                    RejectReason.TOKEN_RATE,
-                    f"the flow has had more than {round(tokens.rate * _S_PER_MINUTE)} tokens a"
-                    f" minute, the most that FlowSchema {self._flow_schema!r} allows"
-                    f" ({additions.TOKEN_RATE}); try again later",
-                    math.ceil(missing_ns / _NS_PER_S),
+                had = f"has had more than {round(tokens.rate * _S_PER_MINUTE)} tokens a minute"
+                return self._rate_refusal(
+                    RejectReason.TOKEN_RATE, had, additions.TOKEN_RATE, missing_ns
                 )
         rate = self.rate
         if rate is not None:
             missing_ns = rate.take(flow, now_ns)
             if missing_ns:
-                return Refusal(
-                    RejectReason.RATE,
-                    f"the flow makes more than {additions.decimal(rate.rate)} requests a second,"
-                    f" the most that FlowSchema {self._flow_schema!r} allows"
-                    f" ({additions.REQUEST_RATE}); try again later",
-                    math.ceil(missing_ns / _NS_PER_S),
+                makes = f"makes more than {additions.decimal(rate.rate)} requests a second"
+                return self._rate_refusal(
+                    RejectReason.RATE, makes, additions.REQUEST_RATE, missing_ns
                 )
         if is_counted:
             self._take_place(flow)
@@ -222,6 +216,15 @@ class FlowLimits:
             completion.charged = completion.estimated
             tokens.correct(flow, now_ns, completion.charged)
         return None
+
+    def _rate_refusal(
+        self, reason: RejectReason, what: str, annotation: str, missing_ns: int
+    ) -> Refusal:
+        message = (
+            f"the flow {what}, the most that FlowSchema {self._flow_schema!r} allows"
+            f" ({annotation}); try again later"
+        )
+        return Refusal(reason, message, math.ceil(missing_ns / _NS_PER_S))
 
     def settle(self, flow: str, now_ns: int, completion: Completion) -> None:
         """Have a completion that ends take the tokens that it had, in place of its estimate.

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.authn.authenticator import Authentication, Authenticator
-    from apfproxy.flowcontrol.controller import Classification
     from apfproxy.flowcontrol.load_meter import LoadMeter
     from apfproxy.http.read_buffer import Piece
     from apfproxy.proxy.client import Client
@@ -213,10 +212,10 @@ class Exchange(PoolWaiter):
     @property
     def _can_send_rest(self) -> bool:
         """Whether a body would be sent on by now, were it not to be read."""
-        if self.head.framing != SIZED:
-            return self._reserved_bytes > 0
+        if not self._reserved_bytes:
+            return False
         least = self.context.in_force.gathered_body_bytes
-        return self._reserved_bytes > 0 and len(self._held) >= least
+        return self.head.framing != SIZED or len(self._held) >= least
 
     def on_request_body(self, pieces: Sequence[Piece], *, is_last: bool) -> None:
         self.is_whole = is_last
@@ -412,12 +411,11 @@ class Exchange(PoolWaiter):
             return attributes.verb == "get" and is_event_stream(head.lines)
         return found.stream_seats is StreamSeats.RELEASE and head.length < 0
 
-    def token_flow(self, head: ResponseHead, found: Classification) -> TokenFlow | None:
-        """Count the tokens of a response, at a level that does that; None if it has none."""
-        if head.status != 200 or self.request.attributes.verb != "post":
-            return None
-        counter = token_counter(head.lines)
-        if counter is None:
+    def token_flow(self, head: ResponseHead) -> TokenFlow | None:
+        """Count the tokens of a completion's response; None if it tells of none."""
+        counter = token_counter(head.lines) if head.status == 200 else None
+        found = self.passage.classification
+        if counter is None or found is None:
             return None
         top_flows, begun_ns = self.context.flow_control.top_flows, self._begun_ns or self.asked_ns
         return TokenFlow(counter, found.flow, top_flows, begun_ns, self.sent_ns)
@@ -622,7 +620,7 @@ class Exchange(PoolWaiter):
         if self.request.is_list and relay.status == 200 and relay.body_bytes:
             context.flow_control.costs.list_finished(self.request.attributes, relay.body_bytes)
         if (completion := self.passage.completion) is not None:
-            completion.is_served = relay.status < 400
+            completion.is_served = relay.status < 400  # also without a token
         if context.load_meter is not None:
             self._measure(context.load_meter, relay, now_ns)
         if client.held:
@@ -835,7 +833,7 @@ class Relay(ResponseSink):
     Attributes:
         slow_level: The level whose slow readers this is one of; "" if it is none.
         status: The final response's; 0 before.
-        tokens: Counts the tokens of a completion; None where its level does not.
+        tokens: Counts those of a completion's response; None if it is none, or tells of none.
     """
 
     def __init__(self, exchange: Exchange, upstream: UpstreamConnection) -> None:
@@ -891,9 +889,8 @@ class Relay(ResponseSink):
             exchange.count_failed()
         if exchange.trace is not None:
             exchange.trace.answered(status, now_ns)
-        found = exchange.passage.classification
-        if found is not None and exchange.passage.completion is not None:
-            self.tokens = exchange.token_flow(head, found)
+        if exchange.passage.completion is not None:
+            self.tokens = exchange.token_flow(head)
             if self.tokens is not None:
                 self.tokens.take((body,), now_ns)
         is_stream = not is_whole and exchange.gives_stream_seats_back(head)

@@ -112,7 +112,7 @@ Networks = tuple[Annotated[Network, form(values.NETWORK)], ...]
 # ------------------------------------------------------------------ requests and users
 
 KUBERNETES_API, HTTP_API, LLM_API = "kubernetes", "http", "llm"
-PRESET_NAMES: Final = (KUBERNETES_API, HTTP_API, LLM_API)
+PRESET_NAMES: Final = tuple(PRESETS)
 Preset = Annotated[str, form(one_of(*PRESET_NAMES))]
 
 
