@@ -47,10 +47,13 @@ STREAM_SEATS = PREFIX + "stream-seats"
 COST = PREFIX + "cost"
 TOKEN_RATE = PREFIX + "token-rate"
 TOKEN_BURST = PREFIX + "token-burst"
+FLOW_REQUESTS_LIMIT = PREFIX + "flow-requests-limit"
+WEIGHT = PREFIX + "weight"
 
 OF_LEVEL = (BAN, COST, PRIORITY, STREAM_SEATS, WAIT_LIMIT)
 OF_FLOW_SCHEMA = (
     DISTINGUISHER,
+    FLOW_REQUESTS_LIMIT,
     LONG_RUNNING_LIMIT,
     MATCH_HEADER,
     MATCH_METHODS,
@@ -60,9 +63,17 @@ OF_FLOW_SCHEMA = (
     STREAM_SEATS,
     TOKEN_BURST,
     TOKEN_RATE,
+    WEIGHT,
 )
 
-OF_RATES = (REQUEST_RATE, REQUEST_BURST, LONG_RUNNING_LIMIT, TOKEN_RATE, TOKEN_BURST)
+OF_RATES = (
+    REQUEST_RATE,
+    REQUEST_BURST,
+    LONG_RUNNING_LIMIT,
+    TOKEN_RATE,
+    TOKEN_BURST,
+    FLOW_REQUESTS_LIMIT,
+)
 """Additions that reject requests of a flow."""
 
 MOST_WAIT_NS = 60_000_000_000
@@ -73,6 +84,7 @@ MOST_REQUESTS = 1_000_000
 MOST_TOKENS = 1_000_000_000
 """Tokens a minute, or at once."""
 MOST_PRIORITY = 1000
+MOST_WEIGHT = 100
 LEAST_RATE = 0.001
 MOST_ERRORS = 20
 """Errors of one object: further ones usually have the same cause."""
@@ -320,6 +332,8 @@ class FlowSchemaAdditions(msgspec.Struct, frozen=True):
         request_burst: Requests of a flow at once; 0 without a rate.
         token_rate: Tokens a minute of each flow.
         token_burst: Tokens of a flow at once; 0 without a rate.
+        flow_requests_limit: Requests of a flow that wait or have seats.
+        weight: The share of each flow, where one without has 1.
         errors: The first ones of its annotations.
     """
 
@@ -332,6 +346,8 @@ class FlowSchemaAdditions(msgspec.Struct, frozen=True):
     token_rate: int | None = None
     token_burst: int = 0
     errors: tuple[FieldError, ...] = ()
+    flow_requests_limit: int | None = None
+    weight: int = 1
 
 
 NO_FLOW_SCHEMA_ADDITIONS = FlowSchemaAdditions()
@@ -396,6 +412,10 @@ def _describe_flow_schema(additions: FlowSchemaAdditions) -> Iterator[str]:
         )
     if (limit := additions.long_running_limit) is not None:
         yield f"A flow may have {limit} long-running requests at once ({LONG_RUNNING_LIMIT})."
+    if (limit := additions.flow_requests_limit) is not None:
+        yield f"A flow may have {limit} requests that wait or have seats ({FLOW_REQUESTS_LIMIT})."
+    if additions.weight > 1:
+        yield f"A flow has {additions.weight} times the share of others ({WEIGHT})."
     yield from _describe_streams(additions.stream_seats)
 
 
@@ -482,12 +502,13 @@ def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> Flo
         if each in reader.own and needed not in reader.own:
             reader.refuse(each, f"of no use without {needed}: add that, or remove this")
     limit = reader.read(LONG_RUNNING_LIMIT, _count)
+    flow_requests = reader.read(FLOW_REQUESTS_LIMIT, _count)
     if name == EXEMPT:
         # An administrator must not be able to lock all users out.
         for each in OF_RATES:
             if each in reader.own:
                 reader.refuse(each, f"the FlowSchema {EXEMPT} is never limited: remove it")
-        rate = limit = tokens = None
+        rate = limit = tokens = flow_requests = None
     if rate is None:
         burst = 0
     elif burst is None:
@@ -498,9 +519,20 @@ def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> Flo
         token_burst = tokens
     distinguisher, condition = reader.read(DISTINGUISHER, _distinguisher), _condition(name, reader)
     streams = reader.read(STREAM_SEATS, _stream_seats)
+    weight = reader.read(WEIGHT, _weight) or 1
     errors = tuple(reader.errors[:MOST_ERRORS])
     return FlowSchemaAdditions(
-        distinguisher, rate, burst or 0, limit, condition, streams, tokens, token_burst, errors
+        distinguisher,
+        rate,
+        burst or 0,
+        limit,
+        condition,
+        streams,
+        tokens,
+        token_burst,
+        errors,
+        flow_requests_limit=flow_requests,
+        weight=weight,
     )
 
 
@@ -574,6 +606,7 @@ _tokens = partial(_within, int, _NUMBER, 1, MOST_TOKENS, f"{_WHOLE} {MOST_TOKENS
 _priority = partial(
     _within, int, _NUMBER, 1, MOST_PRIORITY, f"{_WHOLE} {MOST_PRIORITY}; the greatest goes first"
 )
+_weight = partial(_within, int, _NUMBER, 1, MOST_WEIGHT, f"{_WHOLE} {MOST_WEIGHT}")
 _RATE_HINT = f"write requests per second, such as 20 or 0.5, from {LEAST_RATE} to {MOST_REQUESTS}"
 _rate = partial(_within, float, _RATE, LEAST_RATE, MOST_REQUESTS, _RATE_HINT)
 _DURATION_HINT = "write a duration such as 500ms, 5s or 1m, longer than 0s and at most 10m"

@@ -177,6 +177,14 @@ DISTINGUISHERS = {
         ),
         pytest.param(
             SCHEMA,
+            {"flow-requests-limit": "8", "weight": "3"},
+            FlowSchemaAdditions(flow_requests_limit=8, weight=3),
+            "A flow may have 8 requests that wait or have seats (apfproxy.io/flow-requests-limit)."
+            "\nA flow has 3 times the share of others (apfproxy.io/weight).",
+            id="flow-requests-limit-and-weight",
+        ),
+        pytest.param(
+            SCHEMA,
             {"match-header": "X-Priority: b, a", "match-methods": "GET, HEAD"},
             FlowSchemaAdditions(
                 condition=Condition(frozenset({"get", "head"}), "x-priority", frozenset("ab"))
@@ -240,10 +248,11 @@ OF_LEVELS = (
     ' "apfproxy.io/stream-seats", "apfproxy.io/wait-limit"'
 )
 OF_SCHEMAS = (
-    'supported values: "apfproxy.io/distinguisher", "apfproxy.io/long-running-limit",'
+    'supported values: "apfproxy.io/distinguisher", "apfproxy.io/flow-requests-limit",'
+    ' "apfproxy.io/long-running-limit",'
     ' "apfproxy.io/match-header", "apfproxy.io/match-methods", "apfproxy.io/match-model",'
     ' "apfproxy.io/request-burst", "apfproxy.io/request-rate", "apfproxy.io/stream-seats",'
-    ' "apfproxy.io/token-burst", "apfproxy.io/token-rate"'
+    ' "apfproxy.io/token-burst", "apfproxy.io/token-rate", "apfproxy.io/weight"'
 )
 
 
@@ -291,6 +300,11 @@ OF_SCHEMAS = (
             "Forbidden: of no use without apfproxy.io/token-rate: add that, or remove this",
         ),
         *((SCHEMA, "long-running-limit", bad, COUNT) for bad in ("0", "many")),
+        *((SCHEMA, "flow-requests-limit", bad, COUNT) for bad in ("0", "1000001", "-1", "2.5")),
+        *(
+            (SCHEMA, "weight", bad, "write a whole number from 1 to 100")
+            for bad in ("0", "101", "-1", "0.5", "three")
+        ),
         *((each, "stream-seats", "Hold", "write hold, or release") for each in (QUEUING, SCHEMA)),
         (SCHEMA, "ban", "true", "Forbidden: put it on a PriorityLevelConfiguration, or remove it"),
         (SCHEMA, "rate", "5", f'Unsupported value: "apfproxy.io/rate": {OF_SCHEMAS}'),
@@ -309,7 +323,9 @@ def test_errors(obj: FlowControlObject, name: str, value: str, message: str) -> 
 
 def test_exempt_is_never_limited() -> None:
     """Administrators cannot be locked out; how flows are told apart does no harm."""
-    limits = {"request-rate": "7", "long-running-limit": "1", "token-rate": "7"}
+    limits = dict.fromkeys(
+        ("request-rate", "long-running-limit", "token-rate", "flow-requests-limit"), "7"
+    )
     obj = schema({**limits, "distinguisher": "group"}, "exempt")
 
     assert [
