@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from apfproxy.base.memory import default_bytes
 from apfproxy.base.sockets import UNIX_PEER, reset
-from apfproxy.proxy import own_responses
+from apfproxy.http import own_responses
 from apfproxy.proxy.counters import Bound, Refusal
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from apfproxy.base.faults import Part, contained, report
 from apfproxy.base.rare_log import RareLog
 from apfproxy.base.sockets import Disconnects
 from apfproxy.flowcontrol.preset import PRESETS
+from apfproxy.http import own_responses
 from apfproxy.http.grammar import GrpcError, UnheldError
 from apfproxy.http.read_buffer import READ_BYTES
-from apfproxy.proxy import own_responses
 from apfproxy.proxy.client_limits import ClientLimits, Holdings, LimitsInForce
 from apfproxy.proxy.early_seats import SlowReaders
 from apfproxy.proxy.reasons import Audience

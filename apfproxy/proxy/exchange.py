@@ -20,13 +20,14 @@ from apfproxy.flowcontrol.load_meter import DISTRESS, TELLING_NS
 from apfproxy.flowcontrol.observed_passage import ObservedPassage
 from apfproxy.flowcontrol.passage import ABANDONED, Passage
 from apfproxy.flowcontrol.ticket import RejectReason
+from apfproxy.http import own_responses
 from apfproxy.http.request_fields import SIZED
 from apfproxy.http.response_head import ResponseError, ResponseHead, is_event_stream
 from apfproxy.http.token_counter import UNKNOWN, token_counter
 from apfproxy.http.upgrade import check_accept, switched
 from apfproxy.objects.additions import StreamSeats
 from apfproxy.proxy import exchange_state as states
-from apfproxy.proxy import own_responses, reasons
+from apfproxy.proxy import reasons
 from apfproxy.proxy.abandoned import AbandonedResponse
 from apfproxy.proxy.client_limits import LARGE_HEAD_BYTES, NEVER_NS
 from apfproxy.proxy.completions import completion_of, count_tokens, reservation

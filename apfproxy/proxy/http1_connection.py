@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, cast
 from apfproxy.base.faults import Part, contained, guarded, report
 from apfproxy.base.sockets import address_of, hold_reset, reset
 from apfproxy.base.transitions import Event
+from apfproxy.http import own_responses
 from apfproxy.http.chunked import ChunkedError, chunk_frame, encode_chunk, last_chunk
 from apfproxy.http.grammar import HeadError, UnheldError, head_too_long
 from apfproxy.http.read_buffer import (
@@ -34,7 +35,6 @@ from apfproxy.http.request_fields import SIZED, VIA
 from apfproxy.http.request_head import HeadProbe
 from apfproxy.http.response_head import CHUNKED
 from apfproxy.http.upgrade import switch_lines
-from apfproxy.proxy import own_responses
 from apfproxy.proxy.client import Client
 from apfproxy.proxy.client_limits import LARGE_PART_BYTES, Holding
 from apfproxy.proxy.exchange import Exchange

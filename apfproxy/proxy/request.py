@@ -23,15 +23,15 @@ from apfproxy.flowcontrol.passage import RequestDigest
 from apfproxy.flowcontrol.preset import PRESETS, Preset
 from apfproxy.http.credential_fields import alias_of_address, name_of_secret
 from apfproxy.http.grammar import HeadError
-from apfproxy.http.request_fields import FieldRules, is_among
-from apfproxy.http.request_head import parse_head
-from apfproxy.http.upgrade import UpgradeRules, honoured
-from apfproxy.proxy.own_responses import (
+from apfproxy.http.own_responses import (
     class_lines,
     is_shown_as_text,
     plain_response,
     status_response,
 )
+from apfproxy.http.request_fields import FieldRules, is_among
+from apfproxy.http.request_head import parse_head
+from apfproxy.http.upgrade import UpgradeRules, honoured
 from apfproxy.request.attributes import (
     ANONYMOUS,
     AttributesError,

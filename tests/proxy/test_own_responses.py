@@ -8,7 +8,7 @@ import httptools
 import pytest
 
 from apfproxy.http.grammar import HeadError
-from apfproxy.proxy.own_responses import DateLine, status_body, status_response, too_many_requests
+from apfproxy.http.own_responses import DateLine, status_body, status_response, too_many_requests
 from apfproxy.settings import HTTP_API, KUBERNETES_API, AccessLogSettings
 from tests.proxy.fakes import Bench
 

@@ -127,6 +127,22 @@ def status_response(
     return response(code, body, b"application/json", is_head, extra, connection)
 
 
+def plain_body(
+    code: int, message: str, accept: str = "", *, is_completion: bool = False
+) -> tuple[bytes, bytes]:
+    """A body and its type before an API that is not Kubernetes: a line of text, or RFC 9457's JSON.
+
+    JSON is for clients that name it in `accept`, the value of their field of that name.  Clients of
+    LLM APIs show `error.message` alone.
+    """
+    if not _JSON.search(accept):
+        return message.encode() + b"\n", b"text/plain; charset=utf-8"
+    problem: dict[str, object] = {"title": _REASONS[code][0], "status": code, "detail": message}
+    if is_completion:
+        problem["error"] = {"message": message}
+    return json.dumps(problem).encode() + b"\n", b"application/problem+json"
+
+
 def plain_response(
     code: int,
     message: str,
@@ -137,19 +153,8 @@ def plain_response(
     extra: bytes = b"",
     connection: bytes = b"",
 ) -> bytes:
-    """A whole response before an API that is not Kubernetes: a line of text, or RFC 9457's JSON.
-
-    JSON is for clients that name it in `accept`, the value of their field of that name.  Clients of
-    LLM APIs show `error.message` alone.
-    """
-    if _JSON.search(accept):
-        problem: dict[str, object]
-        problem = {"title": _REASONS[code][0], "status": code, "detail": message}
-        if is_completion:
-            problem["error"] = {"message": message}
-        body, content_type = json.dumps(problem).encode() + b"\n", b"application/problem+json"
-    else:
-        body, content_type = message.encode() + b"\n", b"text/plain; charset=utf-8"
+    """A whole response with a `plain_body`."""
+    body, content_type = plain_body(code, message, accept, is_completion=is_completion)
     extra = b"X-Content-Type-Options: nosniff\r\n" + extra
     return response(code, body, content_type, is_head, extra, connection)
 
