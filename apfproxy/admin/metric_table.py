@@ -133,7 +133,7 @@ ALWAYS = ("concurrency-limit", "queue-full", "time-out")
 
 def rejections(schema: FlowSchemaState) -> Labelled:
     """By reason; those that only additions to objects bring come if there are any."""
-    for reason in (*ALWAYS, "ban", "long-running", "rate", "token-rate"):
+    for reason in (*ALWAYS, "ban", "flow-requests", "long-running", "rate", "token-rate"):
         number = getattr(schema, f"rejected_{reason.replace('-', '_')}")
         if number or reason in ALWAYS:
             yield {"reason": reason}, number

@@ -291,6 +291,7 @@ class FlowSchemaState(Growing):
     rejected_queue_full: Count = 0
     rejected_time_out: Count = 0
     rejected_ban: Count = 0
+    rejected_flow_requests: Count = 0
     rejected_long_running: Count = 0
     rejected_rate: Count = 0
     rejected_token_rate: Count = 0

@@ -167,11 +167,7 @@ class Route:
         self.stream_seats = checked.additions.stream_seats or level.additions.stream_seats
         has_token_rate = limits is not None and limits.token_rate is not None
         self.reads_completions = has_token_rate or level.additions.cost == TOKENS
-        is_limited = limits is not None and (
-            limits.rate is not None
-            or limits.long_running_limit is not None
-            or limits.token_rate is not None
-        )
+        is_limited = checked.additions.limits_flows
         has_flows = is_limited or queue_set_config(level.configuration).queues > 1
         method = flow_schema.spec.distinguisher_method
         self.flows_by = method.type if has_flows and method is not None else ""
@@ -326,7 +322,7 @@ class Controller:
         self._flow_limits = {
             name: limits
             for name, limits in self._flow_limits.items()
-            if name in self._routes or limits.long_running
+            if name in self._routes or limits.is_in_use
         }
         # Those stay that routes lead to, or that ever counted a request.
         used = {id(route.counters) for route in self._routes.values()}
@@ -635,16 +631,13 @@ class Controller:
             return known
         added, is_ban = checked.additions, level.additions.is_ban
         limits = self._flow_limits.get(name)
-        has_flows = any(
-            each is not None
-            for each in (added.request_rate, added.long_running_limit, added.token_rate)
-        )
-        if limits is None and (has_flows or is_ban):
+        is_limited = added.limits_flows or is_ban
+        if limits is None and is_limited:
             limits = self._flow_limits[name] = FlowLimits(name)
         if limits is not None:
             limits.configure(added, level.name, is_ban=is_ban)
         counters = self._counters.get((level.name, name))
-        return Route(schema, checked, level, counters, limits if has_flows or is_ban else None)
+        return Route(schema, checked, level, counters, limits if is_limited else None)
 
     def _new_classification(
         self, key: tuple[str, str], route: Route, outdated: Classification | None

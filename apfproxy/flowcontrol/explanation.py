@@ -343,6 +343,7 @@ def _refused(reason: RejectReason) -> OutcomePart:
     status, why = {
         RejectReason.BAN: (403, "the priority level rejects every request"),
         RejectReason.RATE: (429, "the flow has made as many requests as its rate allows"),
+        RejectReason.FLOW_REQUESTS: (429, "the flow has as many requests under way as it may"),
         RejectReason.TOKEN_RATE: (429, "the flow has had more tokens than its rate allows"),
     }.get(reason, (429, "the flow has as many long-running requests as it may"))
     return OutcomePart(

@@ -4,7 +4,10 @@
 2. A flow may have so many long-running requests at once; the next one is rejected.
 3. A flow may make requests at a rate, and so many at once, as a token bucket lets it; a request
    that finds no token is rejected and told when there will be one.  It takes no token.
-4. A flow may have the tokens of its completions at a rate.  Such a bucket may come to owe: a
+4. A flow may have so many requests that wait or have seats; the next one is rejected.  Long-running
+   ones do not count, and a stream counts until it gives its seats back.  Seats that are kept for an
+   upstream do count: it works on, and a client that asks and leaves would evade the limit.
+5. A flow may have the tokens of its completions at a rate.  Such a bucket may come to owe: a
    completion takes its estimate, and what it had in place of that at its end.  One that finds the
    bucket in debt is rejected.
 
@@ -137,12 +140,38 @@ def _kept_name(flow: str) -> str:
     return flow if len(flow) <= LONGEST_NAME else f"#{hash(flow):x}"
 
 
+class Places:
+    """Counts what each flow has at once.
+
+    Attributes:
+        limit: For each flow; None for none, and then what comes is not counted.
+        are_with_seats: Whether a request has its place as long as it waits or has seats.
+        counts: By flow, without zeros; to read only.
+    """
+
+    def __init__(self, *, are_with_seats: bool) -> None:
+        self.limit: int | None = None
+        self.are_with_seats = are_with_seats
+        self.counts: dict[str, int] = {}
+
+    def is_full(self, flow: str) -> bool:
+        return self.limit is not None and self.counts.get(flow, 0) >= self.limit
+
+    def take(self, flow: str) -> None:
+        self.counts[flow] = self.counts.get(flow, 0) + 1
+
+    def release(self, flow: str) -> None:
+        self.counts[flow] -= 1
+        if not self.counts[flow]:
+            del self.counts[flow]
+
+
 class FlowLimits:
     """The limits of the flows of one FlowSchema; they and their counts outlive reconfigurations.
 
     Attributes:
         is_ban: Whether everything is rejected.
-        long_running: Flow to its long-running requests, where there are any; to read only.
+        long_running, requests: Places of long-running requests, and of others.
     """
 
     def __init__(self, flow_schema: str) -> None:
@@ -151,14 +180,15 @@ class FlowLimits:
         self.is_ban = False
         self.rate: RequestRate | None = None
         self.token_rate: RequestRate | None = None
-        self.long_running_limit: int | None = None
-        self.long_running: dict[str, int] = {}
+        self.long_running = Places(are_with_seats=False)
+        self.requests = Places(are_with_seats=True)
 
     def configure(self, added: FlowSchemaAdditions, level: str, *, is_ban: bool) -> None:
         """Have these limits from now on; a rate that stays keeps its buckets."""
         self._level = level
         self.is_ban = is_ban
-        self.long_running_limit = added.long_running_limit
+        self.long_running.limit = added.long_running_limit
+        self.requests.limit = added.flow_requests_limit
         rate, burst = added.request_rate, added.request_burst
         if rate is None:
             self.rate = None
@@ -181,8 +211,8 @@ class FlowLimits:
     ) -> Refusal | None:
         """Reject a request, or let it go.
 
-        A long-running one then has a place until `release`, a completion its estimated tokens until
-        `settle`.
+        It then has a place where `places` says, to be released, and a completion its estimated
+        tokens until `settle`.
         """
         if self.is_ban:
             return Refusal(
@@ -190,9 +220,9 @@ class FlowLimits:
                 f"priority level {self._level!r}, where FlowSchema {self._flow_schema!r} leads,"
                 f" rejects all requests ({additions.BAN})",
             )
-        is_counted = is_long_running and self.long_running_limit is not None
-        if is_counted and (refusal := self._long_running_refusal(flow)) is not None:
-            return refusal
+        places = self.places(is_long_running=is_long_running)
+        if places is not None and places.is_full(flow):
+            return self._crowd_refusal(flow, places)
         tokens = None if completion is None else self.token_rate
         if tokens is not None:
             missing_ns = tokens.missing_ns(flow, now_ns)
@@ -209,8 +239,8 @@ class FlowLimits:
                 return self._rate_refusal(
                     RejectReason.RATE, makes, additions.REQUEST_RATE, missing_ns
                 )
-        if is_counted:
-            self._take_place(flow)
+        if places is not None:
+            places.take(flow)
         if tokens is not None:
             assert completion is not None
             completion.charged = completion.estimated
@@ -237,25 +267,36 @@ class FlowLimits:
         self.token_rate.correct(flow, now_ns, tokens - completion.charged)
 
     def begin_stream(self, flow: str) -> Refusal | None:
-        """Count a response that lasts as a long-running request, until `release`, or reject it."""
-        refusal = self._long_running_refusal(flow)
-        if refusal is None:
-            self._take_place(flow)
-        return refusal
+        """Count a response that lasts as a long-running request, or reject it."""
+        if self.long_running.is_full(flow):
+            return self._crowd_refusal(flow, self.long_running)
+        self.long_running.take(flow)
+        return None
 
-    def _long_running_refusal(self, flow: str) -> Refusal | None:
-        limit, count = self.long_running_limit, self.long_running.get(flow, 0)
-        if limit is None or count < limit:
-            return None
+    def places(self, *, is_long_running: bool) -> Places | None:
+        """Where a request has its place; None if that is not limited."""
+        places = self.long_running if is_long_running else self.requests
+        return None if places.limit is None else places
+
+    @property
+    def is_in_use(self) -> bool:
+        return bool(self.long_running.counts or self.requests.counts)
+
+    def _crowd_refusal(self, flow: str, places: Places) -> Refusal:
+        count = places.counts[flow]
+        allowed = f"under way, and FlowSchema {self._flow_schema!r} allows {places.limit}"
+        if places is self.long_running:
+            return Refusal(
+                RejectReason.LONG_RUNNING,
+                f"the flow has {counted(count, 'long-running request')} {allowed}"
+                f" ({additions.LONG_RUNNING_LIMIT}); end one of them",
+            )
         return Refusal(
-            RejectReason.LONG_RUNNING,
-            f"the flow has {counted(count, 'long-running request')} under way, and"
-            f" FlowSchema {self._flow_schema!r} allows {limit}"
-            f" ({additions.LONG_RUNNING_LIMIT}); end one of them",
+            RejectReason.FLOW_REQUESTS,
+            f"the flow has {counted(count, 'request')} {allowed}"
+            f" ({additions.FLOW_REQUESTS_LIMIT}); try again later",
+            1,
         )
-
-    def _take_place(self, flow: str) -> None:
-        self.long_running[flow] = self.long_running.get(flow, 0) + 1
 
     def foreseen_reason(
         self, flow: str, now_ns: int, *, is_long_running: bool, is_completion: bool = False
@@ -263,20 +304,15 @@ class FlowLimits:
         """Why `refusal` would reject a request, without counting it; None if it would not."""
         if self.is_ban:
             return RejectReason.BAN
-        limit = self.long_running_limit
-        if is_long_running and limit is not None and self.long_running.get(flow, 0) >= limit:
-            return RejectReason.LONG_RUNNING
+        places = self.places(is_long_running=is_long_running)
+        if places is not None and places.is_full(flow):
+            return RejectReason.LONG_RUNNING if is_long_running else RejectReason.FLOW_REQUESTS
         tokens = self.token_rate if is_completion else None
         if tokens is not None and not tokens.has_token(flow, now_ns):
             return RejectReason.TOKEN_RATE
         if self.rate is not None and not self.rate.has_token(flow, now_ns):
             return RejectReason.RATE
         return None
-
-    def release(self, flow: str) -> None:
-        self.long_running[flow] -= 1
-        if not self.long_running[flow]:
-            del self.long_running[flow]
 
 
 def count_rejection(
@@ -290,5 +326,7 @@ def count_rejection(
         counters.rejected_rate += 1
     elif reason is RejectReason.TOKEN_RATE:
         counters.rejected_token_rate += 1
+    elif reason is RejectReason.FLOW_REQUESTS:
+        counters.rejected_flow_requests += 1
     else:
         counters.rejected_long_running += 1

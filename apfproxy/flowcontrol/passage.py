@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from apfproxy.base.clock import Clock, Timer
     from apfproxy.flowcontrol.controller import Classification, Controller
-    from apfproxy.flowcontrol.flow_limits import FlowLimits
+    from apfproxy.flowcontrol.flow_limits import Places
     from apfproxy.flowcontrol.learned_costs import LearnedCosts, ObjectStats
     from apfproxy.flowcontrol.meters import FlowSchemaCounters, KindCounts, KindMeter
     from apfproxy.flowcontrol.priority_level import PriorityLevel
@@ -307,7 +307,8 @@ TRANSITIONS: Final = {
     DONE: {},
 }
 """State to event to the next state; `EXECUTING` and `ABANDONED` have seats, `WAITING` a place in a
-queue, and all but `ABANDONED`, `OUTSIDE` and `DONE` a place among the flow's long-running ones."""
+queue, and all but `ABANDONED`, `OUTSIDE` and `DONE` a place among the flow's long-running ones if
+these are limited.  If others are, those have a place that wait or have seats."""
 
 PASSED: Final = Event("passed", TRANSITIONS)
 ADMITTED: Final = Event("admitted", TRANSITIONS)
@@ -357,7 +358,7 @@ class Passage:
         self.ticket: Ticket | None = None
         self.refusal: Refusal | None = None
         self.completion: Completion | None = None
-        self._place: FlowLimits | None = None
+        self._place: Places | None = None
         self._timer: Timer | None = None
 
     # What the dumps and the access log show.
@@ -423,8 +424,7 @@ class Passage:
                 completion=completion,
             )
             if refusal is None:
-                if digest.is_long_running and found.limits.long_running_limit is not None:
-                    self._place = found.limits
+                self._place = found.limits.places(is_long_running=digest.is_long_running)
             else:
                 if digest.takes_seats:
                     refusal.seats = control.foreseen_estimate(digest, found).max_seats
@@ -514,12 +514,14 @@ class Passage:
         found = self.classification
         assert found is not None
         limits = found.limits
-        if limits is not None and limits.long_running_limit is not None and self._place is None:
+        long_running = None if limits is None else limits.places(is_long_running=True)
+        if limits is not None and long_running is not None and self._place is not long_running:
             refusal = self.refusal = limits.begin_stream(found.flow.distinguisher)
             if refusal is not None:
                 count_rejection(found.level.queue_set, found.flow.counters, refusal.reason)
                 return refusal
-            self._place = limits
+            self._leave_place()
+            self._place = long_running
         self.release_seats(now_ns)
         return None
 
@@ -542,7 +544,8 @@ class Passage:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._place is not None and after is not SEATLESS:
+        place = self._place
+        if place is not None and after is not (ABANDONED if place.are_with_seats else SEATLESS):
             self._leave_place()
         if after is DONE:
             self._waiter = None  # no cycle is left: the collector comes hardly ever

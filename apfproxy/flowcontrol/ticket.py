@@ -65,6 +65,7 @@ class RejectReason(enum.StrEnum):
     RATE = "rate"
     TOKEN_RATE = "token-rate"  # noqa: S105  no password
     LONG_RUNNING = "long-running"
+    FLOW_REQUESTS = "flow-requests"
 
 
 class Flow:

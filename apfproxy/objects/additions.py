@@ -349,6 +349,17 @@ class FlowSchemaAdditions(msgspec.Struct, frozen=True):
     flow_requests_limit: int | None = None
     weight: int = 1
 
+    @property
+    def limits_flows(self) -> bool:
+        """Whether it limits what each flow does."""
+        limits = (
+            self.request_rate,
+            self.token_rate,
+            self.long_running_limit,
+            self.flow_requests_limit,
+        )
+        return any(each is not None for each in limits)
+
 
 NO_FLOW_SCHEMA_ADDITIONS = FlowSchemaAdditions()
 

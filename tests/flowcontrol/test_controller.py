@@ -423,7 +423,7 @@ def test_wrong_additions_do_not_count() -> None:
     found = scene.classify()
     assert 60 * S == found.level.longest_wait_ns(1 << 62)
     assert found.limits is not None
-    assert (None, 3) == (found.limits.rate, found.limits.long_running_limit)
+    assert (None, 3) == (found.limits.rate, found.limits.long_running.limit)
     scene.commit(level(), schema())
     assert 0 == scene.controller.unused_additions
 
@@ -487,6 +487,7 @@ def test_long_running_requests_count_whatever_comes_between(
         pytest.param(4, {"distinguisher": "user-agent"}, "user-agent!", id="user-agent"),
         pytest.param(1, {"request_rate": "5"}, "alice", id="rate-at-one-queue"),
         pytest.param(1, {"long_running_limit": "5"}, "alice", id="cap-at-one-queue"),
+        pytest.param(0, {"flow_requests_limit": "5"}, "alice", id="cap-without-queues"),
         (1, {"request_rate": "5", "distinguisher": "group"}, "team-a"),
     ],
 )

@@ -202,7 +202,10 @@ def test_refusals_of_a_flow() -> None:
     assert ban.text == "rejected with 403, ban: the priority level rejects every request"
 
     log = parse_attributes("GET", b"/api/v1/namespaces/x/pods/p/log")
-    limited = annotated(everybody(), request_rate="1", request_burst="3", long_running_limit="1")
+    limited = annotated(
+        everybody(),
+        request_rate="1", request_burst="3", long_running_limit="1", flow_requests_limit="3",
+    )  # fmt: skip
     controller = controller_of(NARROW, limited, seats=100)
     limits = controller.classify(ALICE, PODS).limits
     assert limits is not None
@@ -211,8 +214,18 @@ def test_refusals_of_a_flow() -> None:
         reasons += [explain(controller, COSTS, ALICE, each).outcome.reason for each in (log, PODS)]
         limits.refusal("alice", 0, is_long_running=is_long_running)
     reasons.append(explain(controller, COSTS, ALICE, PODS).outcome.reason)
+    limits.requests.take("alice")
+    reasons.append(explain(controller, COSTS, ALICE, PODS).outcome.reason)
 
-    assert ["", "", *["long-running", ""] * 2, "long-running", "rate", "rate"] == reasons
+    assert [
+        "",
+        "",
+        *["long-running", ""] * 2,
+        "long-running",
+        "rate",
+        "rate",
+        "flow-requests",
+    ] == reasons
 
 
 def test_a_completion_of_a_flow_that_owes_tokens() -> None:

@@ -123,6 +123,10 @@ LONG = (
     "the flow has 2 long-running requests under way, and FlowSchema 's' allows 2"
     " (apfproxy.io/long-running-limit); end one of them"
 )
+MANY = (
+    "the flow has 1 request under way, and FlowSchema 's' allows 1"
+    " (apfproxy.io/flow-requests-limit); try again later"
+)
 OFTEN = (
     "the flow makes more than 0.3 requests a second, the most that FlowSchema 's' allows"
     " (apfproxy.io/request-rate); try again later"
@@ -138,6 +142,13 @@ def test_refusals() -> None:
     assert ["", ""] == [refused(few, is_long_running=True) for _ in range(2)]
     assert Refusal(RejectReason.LONG_RUNNING, LONG) == few.refusal("f", 0, is_long_running=True)
     assert ["", ""] == [refused(few), refused(few, is_long_running=True, flow="other")]
+
+    narrow = limits_of(FlowSchemaAdditions(flow_requests_limit=1, request_rate=1, request_burst=9))
+    assert ["", ""] == [refused(narrow), refused(narrow, is_long_running=True)]
+    assert Refusal(RejectReason.FLOW_REQUESTS, MANY, 1) == narrow.refusal(
+        "f", 0, is_long_running=False
+    )
+    assert ["", ""] == [refused(narrow, flow="other"), refused(narrow, is_long_running=True)]
 
     slow = limits_of(FlowSchemaAdditions(request_rate=0.3, request_burst=1))
     assert "" == refused(slow)
@@ -221,13 +232,13 @@ def test_places_come_back() -> None:
     assert ["", "", RejectReason.LONG_RUNNING] == [
         refused(limits, is_long_running=True) for _ in range(3)
     ]
-    limits.release("f")
+    limits.long_running.release("f")
     # Without a token there is no place taken, either.
     assert RejectReason.RATE == refused(limits, is_long_running=True)
-    assert {"f": 1} == limits.long_running
-    limits.release("f")
+    assert {"f": 1} == limits.long_running.counts
+    limits.long_running.release("f")
 
-    assert {} == limits.long_running
+    assert not limits.is_in_use
 
 
 def test_reconfiguration() -> None:
@@ -262,11 +273,12 @@ def test_rejections_are_counted() -> None:
     counters = FlowSchemaCounters("a", "s")
     for reason in (
         RejectReason.BAN, RejectReason.RATE, RejectReason.LONG_RUNNING, RejectReason.TOKEN_RATE,
+        RejectReason.FLOW_REQUESTS,
     ):  # fmt: skip
         count_rejection(queue_set, counters, reason)
 
-    assert (1, 1, 1, 1) == (
+    assert (1, 1, 1, 1, 1) == (
         counters.rejected_ban, counters.rejected_rate, counters.rejected_long_running,
-        counters.rejected_token_rate,
+        counters.rejected_token_rate, counters.rejected_flow_requests,
     )  # fmt: skip
-    assert (4, 4) == (queue_set.rejected_total, counters.wait_rejected_ns.counts[0])
+    assert (5, 5) == (queue_set.rejected_total, counters.wait_rejected_ns.counts[0])

@@ -43,6 +43,7 @@ USER = User("u", ("system:authenticated",))
 GET, WATCH = b"/api/v1/namespaces/a/pods/b", b"/api/v1/pods?watch=1"
 LOG = b"/api/v1/namespaces/a/pods/b/log?follow=1"
 LIMITED = 'apfproxy.io/long-running-limit: "1"'
+FEW = 'apfproxy.io/flow-requests-limit: "2"'
 
 
 class Request:
@@ -124,8 +125,8 @@ class Bench:
         assert not self.queue_set.executing
         assert all(usage.count == 0 for usage in self.kinds._executing)  # noqa: SLF001  nothing else tells
         assert all(usage.count == 0 for usage in self.kinds._waiting)  # noqa: SLF001  as above
-        limits = self.control.classify(Request(self, LOG, S).passage.digest).limits
-        assert limits is None or {} == limits.long_running
+        for limits in self.controller._flow_limits.values():  # noqa: SLF001  as above
+            assert not limits.is_in_use
 
 
 def test_every_pair_is_in_the_table_or_refused() -> None:
@@ -225,10 +226,10 @@ def test_a_place_goes_back_with_the_refusal() -> None:
     found = rejected.classification
     assert found is not None
     assert found.limits is not None
-    assert {"u": 1} == found.limits.long_running
+    assert {"u": 1} == found.limits.long_running.counts
     assert (SEATLESS, 0) == (log.state, log.seats)
     bench.end(log)
-    assert {} == found.limits.long_running
+    assert {} == found.limits.long_running.counts
 
 
 @pytest.mark.parametrize(
@@ -236,6 +237,7 @@ def test_a_place_goes_back_with_the_refusal() -> None:
     [
         ('apfproxy.io/request-rate: "1"', GET, "rejected_rate"),
         (LIMITED, LOG, "rejected_long_running"),
+        ('apfproxy.io/flow-requests-limit: "1"', GET, "rejected_flow_requests"),
     ],
 )
 def test_refusals_of_limits_count(schema: str, target: bytes, counter: str) -> None:
@@ -264,6 +266,47 @@ def test_streams_without_seats() -> None:
     third = bench.arrive().passage
     assert third.begin_stream(bench.clock.now_ns()) is None
     bench.end(third)
+    bench.assert_at_rest()
+
+
+def test_requests_of_a_flow() -> None:
+    """They count while they wait or have seats, also seats kept for an upstream."""
+    bench = Bench(schema=f"{FEW}, {LIMITED}", seats=1)
+
+    def come(*, is_refused: bool = False) -> Passage:
+        passage = bench.arrive().passage
+        assert is_refused == (passage.refusal is not None)
+        return passage
+
+    def counts() -> tuple[int, int]:
+        [limits] = bench.controller._flow_limits.values()  # noqa: SLF001  nothing else tells
+        return limits.requests.counts.get("u", 0), limits.long_running.counts.get("u", 0)
+
+    first, second = come(), come()
+    refusal = come(is_refused=True).refusal
+    assert refusal is not None
+    assert (RejectReason.FLOW_REQUESTS, 1, 1) == (
+        refusal.reason, refusal.retry_after_s, refusal.seats,
+    )  # fmt: skip
+    watch = bench.arrive(WATCH).passage
+    assert (2, 1) == counts()
+    watch.cancel(bench.clock.now_ns())
+    first.leave_to_upstream(bench.clock.now_ns())
+    come(is_refused=True)
+    bench.end(first)
+    assert EXECUTING is second.state
+    assert second.begin_stream(bench.clock.now_ns()) is None
+    assert (0, 1) == counts()
+    third, fourth = come(), come()
+    refusal = third.begin_stream(bench.clock.now_ns())
+    assert refusal is not None
+    assert (2, 1) == counts()
+    bench.end(third)
+    fourth.release_seats(bench.clock.now_ns())
+    assert (0, 1) == counts()
+    for passage in (second, fourth):
+        bench.end(passage)
+    bench.wait(3)
     bench.assert_at_rest()
 
 
@@ -339,12 +382,13 @@ STEPS = st.lists(
             st.integers(0),
         ),
         st.tuples(st.just("wait"), st.sampled_from([0.1, 1.0, 3.0])),
+        st.tuples(st.just("reload"), st.sampled_from(["", FEW, LIMITED, f"{FEW}, {LIMITED}"])),
     ),
     max_size=40,
 )
 
 
-@given(STEPS, st.booleans(), st.sampled_from(["", LIMITED, 'apfproxy.io/request-rate: "2"']))
+@given(STEPS, st.booleans(), st.sampled_from(["", FEW, LIMITED, 'apfproxy.io/request-rate: "2"']))
 def test_all_is_given_back_once(
     steps: list[tuple[str, Any]], is_observing: bool, schema: str
 ) -> None:
@@ -358,11 +402,13 @@ def test_all_is_given_back_once(
             there.append(bench.arrive(target, callers=[*connections, None][place]))
         elif step == "wait":
             bench.wait(value)
+        elif step == "reload":
+            bench.controller.commit(bench.controller.digest(objects(schema=value)))
         elif there:
             request = there[value % len(there)]
             passage = request.passage
             if step == "release_seats" and passage.has_seats:
-                passage.release_seats(now_ns)
+                passage.begin_stream(now_ns) if value % 2 else passage.release_seats(now_ns)
             elif step == "leave_to_upstream" and passage.has_seats:
                 there.remove(request)
                 passage.leave_to_upstream(now_ns)

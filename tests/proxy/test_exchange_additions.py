@@ -119,6 +119,25 @@ def test_rate() -> None:
         bench.assert_at_rest(again)
 
 
+def test_flow_requests_limit() -> None:
+    with Bench(seats=9, idle_upstreams=9) as bench:
+        bench.annotate(b'apfproxy.io/flow-requests-limit: "1"')
+        first = bench.ask(GET)
+        refused = bench.ask(GET)
+        answer = refused.take()
+        assert b"429" == status(answer)
+        assert b"\r\nRetry-After: 1\r\n" in answer
+        assert "apfproxy.io/flow-requests-limit" in message(answer)
+        assert 1 == counters_of(bench).rejected_flow_requests
+        bench.end(first)
+        third = bench.ask(WATCH)
+        assert not limits_of(bench, third).is_in_use
+        fourth = bench.ask(GET)
+        assert (2, 0, 0) == bench.use()
+
+        bench.assert_at_rest(third, fourth)
+
+
 @pytest.mark.parametrize("request_", [WATCH, LOG, EXEC, WATCH_UPGRADE])
 def test_long_running_limit(request_: bytes) -> None:
     with Bench(seats=9, idle_upstreams=9) as bench:
@@ -126,7 +145,7 @@ def test_long_running_limit(request_: bytes) -> None:
         first = bench.ask(request_)
         limits = limits_of(bench, first)
         short = bench.ask(GET)
-        assert {"": 1} == limits.long_running
+        assert {"": 1} == limits.long_running.counts
         refused = bench.ask(request_)
         answer = refused.take()
         assert b"429" == status(answer)
@@ -138,9 +157,9 @@ def test_long_running_limit(request_: bytes) -> None:
         assert 1 == counters_of(bench).rejected_long_running
         bench.end(refused)
         bench.end(first)
-        assert {} == limits.long_running
+        assert {} == limits.long_running.counts
         third = bench.ask(request_)
-        assert {"": 1} == limits.long_running
+        assert {"": 1} == limits.long_running.counts
 
         bench.assert_at_rest(third, short)
-        assert {} == limits.long_running
+        assert {} == limits.long_running.counts

@@ -196,7 +196,7 @@ def configuration(
 
 CONFIGURATIONS: tuple[Sequence[FlowControlObject], ...] = (
     configuration(queued(1, 1, 3)),
-    configuration(queued(4, 2, 1, lendable=50), long_running_limit="2"),
+    configuration(queued(4, 2, 1, lendable=50), long_running_limit="2", flow_requests_limit="3"),
     configuration(queued(1, 1, 3), level="refusing"),
     configuration(rejecting(10)),
     configuration(queued(1, 1, 3), level="exempt"),

@@ -419,7 +419,7 @@ class World:
         for count in (*self.kinds._waiting, *self.kinds._executing):  # noqa: SLF001  nothing else tells
             assert count.count == 0, count
         for limits in self.controller._flow_limits.values():  # noqa: SLF001  nothing else tells
-            assert not limits.long_running, limits
+            assert not limits.is_in_use, limits
         assert not self.context.listener.connections
         assert not self.context.abandoned
         assert not self.counters.listener.held_bytes, "bytes that nobody holds are counted"
