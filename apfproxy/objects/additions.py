@@ -49,9 +49,11 @@ TOKEN_RATE = PREFIX + "token-rate"
 TOKEN_BURST = PREFIX + "token-burst"
 FLOW_REQUESTS_LIMIT = PREFIX + "flow-requests-limit"
 WEIGHT = PREFIX + "weight"
+BYTES_PER_SECOND = PREFIX + "bytes-per-second"
 
 OF_LEVEL = (BAN, COST, PRIORITY, STREAM_SEATS, WAIT_LIMIT)
 OF_FLOW_SCHEMA = (
+    BYTES_PER_SECOND,
     DISTINGUISHER,
     FLOW_REQUESTS_LIMIT,
     LONG_RUNNING_LIMIT,
@@ -73,8 +75,9 @@ OF_RATES = (
     TOKEN_RATE,
     TOKEN_BURST,
     FLOW_REQUESTS_LIMIT,
+    BYTES_PER_SECOND,
 )
-"""Additions that reject requests of a flow."""
+"""Additions that reject requests of a flow, or hold its responses up."""
 
 MOST_WAIT_NS = 60_000_000_000
 """No request waits longer where its level does not say for how long."""
@@ -85,6 +88,9 @@ MOST_TOKENS = 1_000_000_000
 """Tokens a minute, or at once."""
 MOST_PRIORITY = 1000
 MOST_WEIGHT = 100
+LEAST_BYTES = 1000
+MOST_BYTES = 100_000_000_000
+"""Bytes a second."""
 LEAST_RATE = 0.001
 MOST_ERRORS = 20
 """Errors of one object: further ones usually have the same cause."""
@@ -94,6 +100,9 @@ _DURATION_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m)")
 _DURATION = re.compile(rf"(?:{_DURATION_PART.pattern}){{1,3}}")
 _NUMBER = re.compile(r"[0-9]{1,10}")
 _RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
+_BYTES = re.compile(r"[0-9]{1,12}(?:[kMG]|[KMG]i)?")
+_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
+"""Suffixes of Kubernetes' quantities."""
 _FLAGS = ("false", "true")
 MOST_VALUES = 32
 LONGEST_VALUE = 128
@@ -334,6 +343,7 @@ class FlowSchemaAdditions(msgspec.Struct, frozen=True):
         token_burst: Tokens of a flow at once; 0 without a rate.
         flow_requests_limit: Requests of a flow that wait or have seats.
         weight: The share of each flow, where one without has 1.
+        bytes_per_second: Of the bodies of responses of each flow.
         errors: The first ones of its annotations.
     """
 
@@ -348,6 +358,7 @@ class FlowSchemaAdditions(msgspec.Struct, frozen=True):
     errors: tuple[FieldError, ...] = ()
     flow_requests_limit: int | None = None
     weight: int = 1
+    bytes_per_second: int | None = None
 
     @property
     def limits_flows(self) -> bool:
@@ -427,6 +438,8 @@ def _describe_flow_schema(additions: FlowSchemaAdditions) -> Iterator[str]:
         yield f"A flow may have {limit} requests that wait or have seats ({FLOW_REQUESTS_LIMIT})."
     if additions.weight > 1:
         yield f"A flow has {additions.weight} times the share of others ({WEIGHT})."
+    if (number := additions.bytes_per_second) is not None:
+        yield f"The responses of a flow get {number} bytes a second together ({BYTES_PER_SECOND})."
     yield from _describe_streams(additions.stream_seats)
 
 
@@ -514,12 +527,13 @@ def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> Flo
             reader.refuse(each, f"of no use without {needed}: add that, or remove this")
     limit = reader.read(LONG_RUNNING_LIMIT, _count)
     flow_requests = reader.read(FLOW_REQUESTS_LIMIT, _count)
+    size = reader.read(BYTES_PER_SECOND, _bytes)
     if name == EXEMPT:
         # An administrator must not be able to lock all users out.
         for each in OF_RATES:
             if each in reader.own:
                 reader.refuse(each, f"the FlowSchema {EXEMPT} is never limited: remove it")
-        rate = limit = tokens = flow_requests = None
+        rate = limit = tokens = flow_requests = size = None
     if rate is None:
         burst = 0
     elif burst is None:
@@ -544,6 +558,7 @@ def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> Flo
         errors,
         flow_requests_limit=flow_requests,
         weight=weight,
+        bytes_per_second=size,
     )
 
 
@@ -598,6 +613,11 @@ def _duration_ns(text: str) -> int:
     return round(sum(float(number) * _NS_PER_UNIT[unit] for number, unit in parts))
 
 
+def _in_bytes(text: str) -> int:
+    number = text.rstrip("kKMGi")
+    return int(number) * _UNITS[text.removeprefix(number)]
+
+
 def _within(
     parse: Callable[[str], Number],
     pattern: re.Pattern[str],
@@ -618,6 +638,8 @@ _priority = partial(
     _within, int, _NUMBER, 1, MOST_PRIORITY, f"{_WHOLE} {MOST_PRIORITY}; the greatest goes first"
 )
 _weight = partial(_within, int, _NUMBER, 1, MOST_WEIGHT, f"{_WHOLE} {MOST_WEIGHT}")
+_BYTES_HINT = "write bytes a second from 1000 to 100G, such as 500000, 500k, 10M or 10Mi"
+_bytes = partial(_within, _in_bytes, _BYTES, LEAST_BYTES, MOST_BYTES, _BYTES_HINT)
 _RATE_HINT = f"write requests per second, such as 20 or 0.5, from {LEAST_RATE} to {MOST_REQUESTS}"
 _rate = partial(_within, float, _RATE, LEAST_RATE, MOST_REQUESTS, _RATE_HINT)
 _DURATION_HINT = "write a duration such as 500ms, 5s or 1m, longer than 0s and at most 10m"

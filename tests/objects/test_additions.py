@@ -183,6 +183,20 @@ DISTINGUISHERS = {
             "\nA flow has 3 times the share of others (apfproxy.io/weight).",
             id="flow-requests-limit-and-weight",
         ),
+        *(
+            pytest.param(
+                SCHEMA,
+                {"bytes-per-second": text},
+                FlowSchemaAdditions(bytes_per_second=rate),
+                f"The responses of a flow get {rate} bytes a second together"
+                " (apfproxy.io/bytes-per-second).",
+                id=f"bytes-{text}",
+            )
+            for text, rate in (
+                *(("1000", 1000), ("1000000", 10**6), ("500k", 500_000), ("10M", 10**7)),
+                *(("100G", 10**11), ("1Ki", 1024), ("10Mi", 10 << 20), ("2Gi", 2 << 30)),
+            )
+        ),
         pytest.param(
             SCHEMA,
             {"match-header": "X-Priority: b, a", "match-methods": "GET, HEAD"},
@@ -248,7 +262,8 @@ OF_LEVELS = (
     ' "apfproxy.io/stream-seats", "apfproxy.io/wait-limit"'
 )
 OF_SCHEMAS = (
-    'supported values: "apfproxy.io/distinguisher", "apfproxy.io/flow-requests-limit",'
+    'supported values: "apfproxy.io/bytes-per-second", "apfproxy.io/distinguisher",'
+    ' "apfproxy.io/flow-requests-limit",'
     ' "apfproxy.io/long-running-limit",'
     ' "apfproxy.io/match-header", "apfproxy.io/match-methods", "apfproxy.io/match-model",'
     ' "apfproxy.io/request-burst", "apfproxy.io/request-rate", "apfproxy.io/stream-seats",'
@@ -305,6 +320,15 @@ OF_SCHEMAS = (
             (SCHEMA, "weight", bad, "write a whole number from 1 to 100")
             for bad in ("0", "101", "-1", "0.5", "three")
         ),
+        *(
+            (
+                SCHEMA,
+                "bytes-per-second",
+                bad,
+                "write bytes a second from 1000 to 100G, such as 500000, 500k, 10M or 10Mi",
+            )
+            for bad in ("", "0", "999", "101G", "1.5M", "10K", "10m", "10MB", "10 M", "-1k", "ki")
+        ),
         *((each, "stream-seats", "Hold", "write hold, or release") for each in (QUEUING, SCHEMA)),
         (SCHEMA, "ban", "true", "Forbidden: put it on a PriorityLevelConfiguration, or remove it"),
         (SCHEMA, "rate", "5", f'Unsupported value: "apfproxy.io/rate": {OF_SCHEMAS}'),
@@ -325,7 +349,7 @@ def test_exempt_is_never_limited() -> None:
     """Administrators cannot be locked out; how flows are told apart does no harm."""
     limits = dict.fromkeys(
         ("request-rate", "long-running-limit", "token-rate", "flow-requests-limit"), "7"
-    )
+    ) | {"bytes-per-second": "7k"}
     obj = schema({**limits, "distinguisher": "group"}, "exempt")
 
     assert [
