@@ -32,13 +32,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import mmh3
 
-from apfproxy.objects.additions import Condition, DistinguisherKind, matches
+from apfproxy.objects.additions import MOST_VALUES, Condition, DistinguisherKind, matches
 from apfproxy.objects.types import (  # compiled, `Line` has them at run time
     FlowSchema,
     NonResourcePolicyRule,
     ResourcePolicyRule,
 )
-from apfproxy.request.attributes import AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP
+from apfproxy.request.attributes import (
+    AUTHENTICATED_GROUP,
+    UNAUTHENTICATED_GROUP,
+    parameter_pattern,
+    parameter_values,
+)
 from apfproxy.request.rules import is_plain_path
 
 if TYPE_CHECKING:
@@ -160,14 +165,46 @@ class Header(Field):
         if not value:
             return self.asking
         met = self.lines.get(value, self.every)
+        return self.asking & ~(met | self._met_by_patterns(value, found & ~met))
+
+    def _met_by_patterns(self, value: str, wanted: int) -> int:
+        met = 0
         for pattern, lines in self.patterns.items():
-            if lines & found & ~met and matches(pattern, value):
+            if lines & wanted & ~met and matches(pattern, value):
                 met |= lines
-        return self.asking & ~met
+        return met
 
 
 MODEL: Final = ":model"
 """The name by which a completion's model is asked for, as if it were a header; none has a colon."""
+QUERY: Final = ":query"
+"""The name of the query as it came, whose bytes are given as Latin-1."""
+
+
+class Parameter(Header):
+    """The lines that ask for a parameter of the query; `missing` are met by a request without it.
+
+    Any of several values counts.  More than `MOST_VALUES` meet all lines: none is evaded by them.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(QUERY)
+        self.missing = 0
+        self._pattern = parameter_pattern(name)
+
+    def add_condition(self, values: frozenset[str], line: int) -> None:
+        super().add_condition(values, line)
+        if "" in values:
+            self.missing |= line
+
+    def unmet(self, value: str, found: int) -> int:
+        values, may_be_missing = parameter_values(self._pattern, value.encode("latin-1"))
+        if len(values) > MOST_VALUES:
+            return 0
+        met = self.missing if may_be_missing else 0
+        for each in values:
+            met |= self.lines.get(each, self.every) | self._met_by_patterns(each, found & ~met)
+        return self.asking & ~met
 
 
 class RuleIndex:
@@ -176,7 +213,7 @@ class RuleIndex:
     def __init__(self, lines: Sequence[Line]) -> None:
         # By the length of a set of lines, that is by its first line.
         self._flow_schemas: list[FlowSchema | None] = [None]
-        self._headers: list[Header | None] = [None]
+        self._conditions: list[tuple[Header, ...]] = [()]
         self._everybody = 0
         self._users: dict[str, int] = {}
         self._groups: dict[str, int] = {}
@@ -191,13 +228,12 @@ class RuleIndex:
         self._root = 0
         self._below: dict[str, int] = {}  # by the beginnings of paths, but for "/"
         self._asking = 0
-        self._models = Header(MODEL)
 
-        headers: dict[str, Header] = {}
+        asked: dict[str, Header] = {}
         for number, line in enumerate(reversed(lines)):
             bit = 1 << number
             self._flow_schemas.append(line.flow_schema)
-            self._headers.append(self._add_condition(line, bit, headers))
+            self._conditions.append(self._add_condition(line.condition, bit, asked))
             if line.subjects.is_all:
                 self._everybody |= bit
             else:
@@ -222,21 +258,28 @@ class RuleIndex:
             self._namespaces,
             self._url_verbs,
             self._urls,
-            *headers.values(),
-            self._models,
+            *asked.values(),
         ):
             field.complete()
 
-    def _add_condition(self, line: Line, bit: int, headers: dict[str, Header]) -> Header | None:
-        condition = line.condition
-        if condition is not None and condition.models is not None:
-            self._models.add_condition(condition.models, bit)
-        if condition is None or not condition.header:
-            return None
-        header = headers.setdefault(condition.header, Header(condition.header))
-        header.add_condition(condition.values, bit)
-        self._asking |= bit
-        return header
+    def _add_condition(
+        self, condition: Condition | None, bit: int, asked: dict[str, Header]
+    ) -> tuple[Header, ...]:
+        if condition is None:
+            return ()
+        wanted: dict[str, frozenset[str]] = {}
+        if condition.models is not None:
+            wanted[MODEL] = condition.models
+        if condition.header:
+            wanted[condition.header] = condition.values
+        if condition.parameter:
+            wanted[f"?{condition.parameter}"] = condition.parameter_values
+        for name, values in wanted.items():
+            if name not in asked:
+                asked[name] = Parameter(name[1:]) if name.startswith("?") else Header(name)
+            asked[name].add_condition(values, bit)
+            self._asking |= bit
+        return tuple([asked[name] for name in wanted])
 
     def _add_url_rule(
         self, rule: NonResourcePolicyRule, condition: Condition | None, bit: int
@@ -295,8 +338,6 @@ class RuleIndex:
             field = self._url_verbs
             found &= field.lines.get(verb, field.every)
             found &= self._of_path(attributes.path)
-        if found & self._models.asking:
-            found &= ~self._models.unmet(header_of(MODEL), found)
         if found & self._asking:
             found = self._met(found, header_of)
         return self._flow_schemas[found.bit_length()]
@@ -317,13 +358,15 @@ class RuleIndex:
         return found
 
     def _met(self, found: int, header_of: Callable[[str], str]) -> int:
-        """The lines without those before the first whose header is as they ask."""
-        asking = self._asking
-        while found and (found & asking).bit_length() == found.bit_length():
-            header = self._headers[found.bit_length()]
-            assert header is not None
-            found &= ~header.unmet(header_of(header.name), found)
-            asking &= ~header.asking
+        """The lines without those before the first whose condition is met."""
+        seen: list[Header] = []
+        first = 0
+        while found.bit_length() != first:
+            first = found.bit_length()
+            for each in self._conditions[first]:
+                if each not in seen:
+                    seen.append(each)
+                    found &= ~each.unmet(header_of(each.name), found)
         return found
 
 

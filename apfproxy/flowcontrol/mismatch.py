@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.flowcontrol.classifier import ALL, MODEL, ROOT, Subjects, below, no_header
-from apfproxy.objects.additions import MATCH_HEADER, MATCH_METHODS, MATCH_MODEL, field_of, matches
+from apfproxy.flowcontrol.classifier import ALL, MODEL, QUERY, ROOT, Subjects, below, no_header
+from apfproxy.objects.additions import (
+    MATCH_HEADER,
+    MATCH_METHODS,
+    MATCH_MODEL,
+    MATCH_QUERY,
+    MOST_VALUES,
+    field_of,
+    listed_values,
+    matches,
+)
+from apfproxy.request.attributes import parameter_pattern, parameter_values
 from apfproxy.request.rules import is_plain_path
 
 if TYPE_CHECKING:
@@ -179,6 +189,14 @@ def unmet(
             return MATCH_MODEL, "the request is no completion whose body names a model"
         if failed := _not_matched(model, condition.models):
             return MATCH_MODEL, f"the model {failed}"
+    if name := condition.parameter:
+        query, wanted = header_of(QUERY).encode("latin-1"), condition.parameter_values
+        values, may_be_missing = parameter_values(parameter_pattern(name), query)
+        reasons = [_not_matched(value, wanted) for value in values[: MOST_VALUES + 1]]
+        is_met = "" in reasons or len(reasons) > MOST_VALUES or (may_be_missing and "" in wanted)
+        if not is_met:
+            why = f"{name} {reasons[0]}" if reasons else f"the query has no parameter {name}"
+            return MATCH_QUERY, why
     return None
 
 
@@ -187,7 +205,7 @@ def _not_matched(value: str, patterns: frozenset[str]) -> str:
     if not patterns or any(matches(each, value) for each in patterns):
         return ""
     shown = value if value.isascii() and len(value) <= LONGEST_SHOWN else "another"
-    return f"is {shown}, not {' or '.join(sorted(patterns))}"
+    return f"is {shown}, not {listed_values(patterns)}"
 
 
 def match_url(urls: tuple[str, ...], path: str) -> bool:

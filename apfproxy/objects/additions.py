@@ -7,10 +7,12 @@ They are annotations, so that every object stays valid for kube-apiserver, which
 2. An addition with an error does not count; the object and its other additions do.  Only a
    condition that cannot be read counts: as one that no request meets.
 
-`docs/objects.md` has their table.  Of a value with `*` in `match-header` and `match-model` the
-whole is a pattern, in which `*` stands for any characters, or none; others are compared as they
-are.  The first field of the name counts.  `match-methods` is for requests for non-resource paths,
-since Kubernetes allows only verbs of resources in the rules for them.
+`docs/objects.md` has their table.  Of a value with `*` in `match-header`, `match-model` and
+`match-query` the whole is a pattern, in which `*` stands for any characters, or none; others are
+compared as they are.  The first field of the name counts, but any parameter of the name: servers
+differ in which of several they take, and a rule that keeps requests out must not be evaded by
+another one.  `match-methods` is for requests for non-resource paths, since Kubernetes allows only
+verbs of resources in the rules for them.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ PREFIX = "apfproxy.io/"
 MATCH_HEADER = PREFIX + "match-header"
 MATCH_METHODS = PREFIX + "match-methods"
 MATCH_MODEL = PREFIX + "match-model"
+MATCH_QUERY = PREFIX + "match-query"
 WAIT_LIMIT = PREFIX + "wait-limit"
 BAN = PREFIX + "ban"
 PRIORITY = PREFIX + "priority"
@@ -60,6 +63,7 @@ OF_FLOW_SCHEMA = (
     MATCH_HEADER,
     MATCH_METHODS,
     MATCH_MODEL,
+    MATCH_QUERY,
     REQUEST_BURST,
     REQUEST_RATE,
     STREAM_SEATS,
@@ -117,7 +121,15 @@ _CONNECTION_HEADER = re.compile(
 )
 _IDENTITY_HEADER = re.compile(r"x-remote-(?:user|uid|group|extra-.*)")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
+_PARAMETER_NAME = re.compile(r"[A-Za-z0-9._~:$@\[\]-]{1,64}")
+_SECRET_PARAMETER = re.compile(
+    r".*(secret|passw|signature|credential|jwt|(api|access)[-_.]?key"
+    r"|(access|api|auth|bearer|csrf|id|refresh|security|session|xsrf)[-_.]?token).*"
+    r"|auth|authorization|key|pwd|session([-_.]?id)?|sid|sig|token",
+    re.IGNORECASE,
+)
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Z]{1,64}")
+_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 _VALUE = re.compile(r"[\x21-\x2b\x2d-\x7e](?:[\x20-\x2b\x2d-\x7e]*[\x21-\x2b\x2d-\x7e])?")
 
 
@@ -153,6 +165,8 @@ class Condition(msgspec.Struct, frozen=True):
         values: Values or patterns; empty for any.
         models: Names or patterns of the models of completions; empty for any, None for all
             requests.
+        parameter: The name of a parameter of the query; "" for none.
+        parameter_values: Values or patterns; "" for a request without it; empty for any value.
         is_broken: No request meets it, because it cannot be read.
     """
 
@@ -160,9 +174,12 @@ class Condition(msgspec.Struct, frozen=True):
     header: str = ""
     values: frozenset[str] = frozenset()
     models: frozenset[str] | None = None
+    parameter: str = ""
+    parameter_values: frozenset[str] = frozenset()
     is_broken: bool = False
 
     def can_meet(self, other: Condition) -> bool:
+        """Whether a request can meet both; a query may have a parameter twice, so it can that."""
         if self.is_broken or other.is_broken:
             return False
         if self.header and self.header == other.header and not _overlap(self.values, other.values):
@@ -179,6 +196,12 @@ class Condition(msgspec.Struct, frozen=True):
             return False
         if self.header and not (self.header == other.header and _cover(self.values, other.values)):
             return False
+        if self.parameter:
+            own, others = self.parameter_values, other.parameter_values
+            if self.parameter != other.parameter or not _cover(own, others):
+                return False
+            if "" in others and "" not in own:
+                return False
         if self.models is None:
             return True
         return other.models is not None and _cover(self.models, other.models)
@@ -252,6 +275,25 @@ def parse_header(text: str) -> tuple[str, frozenset[str]]:
     return name, values
 
 
+def parse_parameter(text: str) -> tuple[str, frozenset[str]]:
+    """Read `NAME=VALUE, VALUE`: the name and the values, "" for `!`; errors as above."""
+    name, equals, rest = text.partition("=")
+    name = name.strip()
+    if _SECRET_PARAMETER.fullmatch(name):
+        raise ValueError("an object must not hold secrets: take another parameter")
+    values = _values(rest)
+    is_all = values == frozenset() and any(part.strip() == "!" for part in rest.split(","))
+    if not equals or values is None or is_all or not _PARAMETER_NAME.fullmatch(name):
+        raise ValueError(
+            f"write NAME=VALUE, such as format=csv, or up to {MOST_VALUES} values with commas, of"
+            f" {LONGEST_VALUE} ASCII characters at most, in which * stands for any characters;"
+            " NAME=* for any value, or ! for a request without the parameter, such as limit=!, 0"
+        )
+    if _ESCAPE.search(rest):
+        raise ValueError("write values as they are decoded, and * in the place of a comma")
+    return name, frozenset("" if each == "!" else each for each in values)
+
+
 def parse_models(text: str) -> frozenset[str]:
     """Read `PATTERN, PATTERN`; errors as above."""
     values = _values(text)
@@ -274,6 +316,7 @@ def _values(text: str) -> frozenset[str] | None:
     return frozenset() if "*" in values else frozenset(values)
 
 
+CONDITIONS = (MATCH_HEADER, MATCH_METHODS, MATCH_MODEL, MATCH_QUERY)
 MATCHES_NOTHING = "; as it is, the FlowSchema matches no request"
 _NO_DISTINGUISHER = {
     HeaderUse.MALFORMED: "write group, path-prefix, user-agent, or header:NAME such as"
@@ -407,12 +450,14 @@ def _describe_flow_schema(additions: FlowSchemaAdditions) -> Iterator[str]:
         methods = ", ".join(sorted(condition.methods)).upper()
         yield f"Of requests for non-resource paths it matches only {methods} ({MATCH_METHODS})."
     if condition.header:
-        values = f", {' or '.join(sorted(condition.values))}" if condition.values else ""
-        header = f"{condition.header}{values}"
+        header = _named(condition.header, condition.values)
         yield f"It matches only requests with the header {header} ({MATCH_HEADER})."
     if condition.models is not None:
         models = " or ".join(sorted(condition.models)) or "any model"
         yield f"It matches only completions of {models} ({MATCH_MODEL})."
+    if condition.parameter:
+        parameter = _named(condition.parameter, condition.parameter_values)
+        yield f"It matches only requests with the parameter {parameter} ({MATCH_QUERY})."
     if additions.distinguisher is not None:
         by = {
             DistinguisherKind.GROUP: "the first group of the user that is not virtual",
@@ -441,6 +486,14 @@ def _describe_flow_schema(additions: FlowSchemaAdditions) -> Iterator[str]:
     if (number := additions.bytes_per_second) is not None:
         yield f"The responses of a flow get {number} bytes a second together ({BYTES_PER_SECOND})."
     yield from _describe_streams(additions.stream_seats)
+
+
+def _named(name: str, values: frozenset[str]) -> str:
+    return f"{name}, {listed_values(values)}" if values else name
+
+
+def listed_values(values: frozenset[str]) -> str:
+    return " or ".join(each or "missing" for each in sorted(values))
 
 
 def _describe_streams(stream_seats: StreamSeats | None) -> Iterator[str]:
@@ -563,7 +616,7 @@ def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> Flo
 
 
 def _condition(name: str, reader: _Reader) -> Condition | None:
-    given = {each for each in (MATCH_HEADER, MATCH_METHODS, MATCH_MODEL) if each in reader.own}
+    given = {each for each in CONDITIONS if each in reader.own}
     if name in (EXEMPT, CATCH_ALL):
         for each in sorted(given):
             reader.refuse(each, f"the FlowSchema {name} is mandatory and matches all: remove it")
@@ -573,11 +626,12 @@ def _condition(name: str, reader: _Reader) -> Condition | None:
     methods = reader.read(MATCH_METHODS, parse_methods, MATCHES_NOTHING)
     header = reader.read(MATCH_HEADER, parse_header, MATCHES_NOTHING)
     models = reader.read(MATCH_MODEL, parse_models, MATCHES_NOTHING)
-    read = {MATCH_METHODS: methods, MATCH_HEADER: header, MATCH_MODEL: models}
+    query = reader.read(MATCH_QUERY, parse_parameter, MATCHES_NOTHING)
+    read = dict(zip(CONDITIONS, (header, methods, models, query), strict=True))
     if any(read[each] is None for each in given):
         return Condition(is_broken=True)
-    name, values = header or ("", frozenset())
-    return Condition(methods, name, values, models)
+    nothing = "", frozenset[str]()
+    return Condition(methods, *(header or nothing), models, *(query or nothing))
 
 
 def _distinguisher(text: str) -> Distinguisher:

@@ -19,6 +19,7 @@ from msgspec import structs
 from mypy_extensions import mypyc_attr
 
 from apfproxy.base.address import address_from
+from apfproxy.flowcontrol.classifier import QUERY
 from apfproxy.flowcontrol.passage import RequestDigest
 from apfproxy.flowcontrol.preset import PRESETS, Preset
 from apfproxy.http.credential_fields import alias_of_address, name_of_secret
@@ -350,6 +351,8 @@ class Request(RequestDigest):
     def header(self, name: str) -> str:
         """The first value of a field that is forwarded; of a secret the hash; "" for none."""
         head = self.head
+        if name == QUERY:
+            return head.target.partition(b"?")[2].decode("latin-1")
         pattern = rb"^%b:[ \t]*([^\r\n]*)" % name.encode()
         found = re.search(pattern, head.forwarded(), re.MULTILINE | re.IGNORECASE)
         if found is None:

@@ -142,6 +142,7 @@ KNOWN_PAIR: Final = re.compile(
 NO_PARAMETERS: Final[Query] = MappingProxyType({})
 CONTROLS: Final = bytes((*range(0x20), 0x7F))
 INVALID_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+DOUBTFUL: Final = re.compile(rb"[;#]|%(?![0-9A-Fa-f]{2})")
 SCHEME = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*):")
 PORT = re.compile(rb"(?::[0-9]*)?")
 USER_INFO = re.compile(rb"[A-Za-z0-9._:~!$&'()*+,;=%@-]*")
@@ -255,6 +256,23 @@ def parse_query(query: bytes) -> Query:
         raw_key, _, raw_value = pair.partition(b"=")
         parameters.setdefault(_decode(raw_key), []).append(_decode(raw_value))
     return {key: tuple(values) for key, values in parameters.items()}
+
+
+def parameter_pattern(name: str) -> re.Pattern[bytes]:
+    """A pattern of the values of a parameter with an ASCII name, by which any server divides."""
+    return re.compile(rf"(?:^|[&;]){spelled(name)}(?:=([^&;#]*))?(?![^&;#])".encode())
+
+
+def parameter_values(pattern: re.Pattern[bytes], query: bytes) -> tuple[list[str], bool]:
+    """The values that any server might read of a parameter, and whether one might read none.
+
+    Go drops parameters with a `;` or an invalid escape, and all of a query that has too many; other
+    servers do not.
+    """
+    found: list[bytes] = pattern.findall(query)
+    values = [decode_text(unquote_to_bytes(value.replace(b"+", b" "))) for value in found]
+    may_be_dropped = query.count(b"&") >= MAX_QUERY_PARAMETERS or DOUBTFUL.search(query) is not None
+    return values, may_be_dropped or not values
 
 
 def known_parameters(query: bytes) -> Query:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from apfproxy.flowcontrol.classifier import (
     LONGEST_VALUE,
     MODEL,
+    QUERY,
     Classifier,
     Header,
     added_distinguisher,
@@ -21,6 +22,7 @@ from apfproxy.objects.additions import (
     MATCH_HEADER,
     MATCH_METHODS,
     MATCH_MODEL,
+    MATCH_QUERY,
     Condition,
     Distinguisher,
     DistinguisherKind,
@@ -186,11 +188,13 @@ conditions = st.fixed_dictionaries(
         ),
         MATCH_METHODS: st.sampled_from(["GET", "DELETE, PATCH", "POST", "get"]),
         MATCH_MODEL: st.sampled_from(["1", "1*, 3", "*", ""]),
+        MATCH_QUERY: st.sampled_from(["a=1", "a=!, 2*", "b=*", "b=!"]),
     },
 )
 headers = st.dictionaries(
     st.sampled_from(["x-a", "x-b", MODEL]), st.sampled_from(["1", " 2\t", "3", " ", "12", "32"])
 )
+queries = st.lists(st.sampled_from(["a=1", "a", "b=23&a=23", "b;a=1"]), max_size=3).map("&".join)
 
 
 def conditional(schema: FlowSchema, annotations: dict[str, str]) -> FlowSchema:
@@ -202,6 +206,7 @@ def conditional(schema: FlowSchema, annotations: dict[str, str]) -> FlowSchema:
     added=st.lists(conditions, min_size=6, max_size=6) | st.just([{}] * 6),
     user=st.sampled_from(USERS),
     fields=headers,
+    query=queries,
     most_lines=st.sampled_from([1, 2, 3, 4096]),
 )
 def test_as_a_plain_walk(
@@ -209,8 +214,10 @@ def test_as_a_plain_walk(
     added: list[dict[str, str]],
     user: User,
     fields: dict[str, str],
+    query: str,
     most_lines: int,
 ) -> None:
+    fields[QUERY] = query
     schemas = [conditional(*each) for each in zip(schemas, added, strict=False)]
     classifier = Classifier(schemas, most_lines)
 
@@ -221,6 +228,46 @@ def test_as_a_plain_walk(
         assert first_match(schemas, user, request, header_of) is classifier.classify(
             user, request, header_of
         )
+
+
+CSV, NO_LIMIT, ANY = "format=csv, xlsx*", "limit=!, 0", "$expand=*"
+QUERIES = [
+    (CSV, "format=csv&a=b a&format=xlsx2 f%6Frmat=%63sv format=a&format=csv"),
+    (CSV, "a;format=csv format=csv#a"),
+    (CSV, "format=csv;a " + "format=a&" * 33),
+    (NO_LIMIT, "limit=0 limit limit=&a a=limit Limit=5 limit=1;a limit=1&b=%zz limit=5&limit=0"),
+    (NO_LIMIT, "limit=5" + "&" * 10_000),
+    (ANY, "$expand $expand= %24expand=a&b a&$expand=%zz"),
+    ("q=a b*", "q=a+b%2Cc q=a%20b"),
+    ("q=%*", "q=%zz q=%25"),
+]
+OTHER_QUERIES = [
+    (CSV, "format formats=csv xformat=csv format=CSV format=acsv a=format=csv format=a&csv"),
+    (CSV, "format=a&" * 32),
+    (NO_LIMIT, "limit=5 limit=00 a&limit=5"),
+    (ANY, "a=$expand expand=a $expand2=b"),
+    ("q=a b*", "q=a%2Bb q=%C3%A9"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "expected"),
+    [
+        (text, query, expected)
+        for table, expected in ((QUERIES, True), (OTHER_QUERIES, False))
+        for text, queries in table
+        for query in queries.split()
+    ]
+    + [(CSV, "", False), (NO_LIMIT, "", True), (ANY, "", False)],
+)
+def test_queries(text: str, query: str, *, expected: bool) -> None:
+    given = conditional(schema("s"), {MATCH_QUERY: text})
+
+    def header_of(name: str) -> str:
+        return query if name == QUERY else ""
+
+    assert expected == (Classifier([given]).classify(ANONYMOUS, ROOT, header_of) is given)
+    assert expected == (mismatches(given, ANONYMOUS, ROOT, header_of) == ())
 
 
 def header_schema(number: int, text: str) -> FlowSchema:
@@ -497,6 +544,10 @@ def asking(*values: str) -> Condition:
     return Condition(None, "x-priority", frozenset(values))
 
 
+def asked(name: str, *values: str) -> Condition:
+    return Condition(parameter=name, parameter_values=frozenset(values))
+
+
 BROKEN_CONDITION = (MATCH_HEADER, "a condition cannot be read, and so is")
 UNMET: list[tuple[Condition, str, tuple[str, str] | None]] = [
     (Condition(), "", None),
@@ -513,13 +564,15 @@ UNMET: list[tuple[Condition, str, tuple[str, str] | None]] = [
     (Condition(models=frozenset(["c", "a"])), "batch", (MATCH_MODEL, "the model is batch, not a")),
     (Condition(models=frozenset()), "", (MATCH_MODEL, "the request is no completion whose")),
     (Condition(None, "x-priority", frozenset(), models=frozenset(["b*"])), "batch", None),
+    (asked("limit", "", "0"), "limit=5&limit=6", (MATCH_QUERY, "limit is 5, not missing or 0")),
+    (asked("limit"), "a", (MATCH_QUERY, "the query has no parameter limit")),
 ]
 
 
 @pytest.mark.parametrize(("condition", "header", "expected"), UNMET)
 def test_unmet(condition: Condition, header: str, expected: tuple[str, str] | None) -> None:
     def header_of(name: str) -> str:
-        return header if name in ("x-priority", MODEL) else ""
+        return header if name in ("x-priority", MODEL, QUERY) else ""
 
     found = unmet(condition, POST, header_of)
 

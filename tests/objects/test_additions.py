@@ -30,6 +30,7 @@ from apfproxy.objects.additions import (
     matches,
     parse_header,
     parse_methods,
+    parse_parameter,
     values_meet,
 )
 from apfproxy.objects.types import (
@@ -211,6 +212,16 @@ DISTINGUISHERS = {
         ),
         pytest.param(
             SCHEMA,
+            {"match-query": "limit=!, 0"},
+            FlowSchemaAdditions(
+                condition=Condition(parameter="limit", parameter_values=frozenset({"", "0"}))
+            ),
+            "It matches only requests with the parameter limit, missing or 0"
+            " (apfproxy.io/match-query).",
+            id="query",
+        ),
+        pytest.param(
+            SCHEMA,
             {"match-model": "llama3:*, gpt-4"},
             FlowSchemaAdditions(condition=Condition(models=frozenset({"llama3:*", "gpt-4"}))),
             "It matches only completions of gpt-4 or llama3:* (apfproxy.io/match-model).",
@@ -266,6 +277,7 @@ OF_SCHEMAS = (
     ' "apfproxy.io/flow-requests-limit",'
     ' "apfproxy.io/long-running-limit",'
     ' "apfproxy.io/match-header", "apfproxy.io/match-methods", "apfproxy.io/match-model",'
+    ' "apfproxy.io/match-query",'
     ' "apfproxy.io/request-burst", "apfproxy.io/request-rate", "apfproxy.io/stream-seats",'
     ' "apfproxy.io/token-burst", "apfproxy.io/token-rate", "apfproxy.io/weight"'
 )
@@ -383,6 +395,7 @@ def test_any_value_is_read_or_refused(annotations: dict[str, str]) -> None:
         {"match-model": "a,,b", "match-methods": "GET"},
         {"match-model": ", ".join("a" * (MOST_VALUES + 1))},
         {"match-model": "a" * (LONGEST_VALUE + 1)},
+        {"match-query": "format", "match-methods": "GET"},
     ],
 )
 def test_conditions_that_cannot_be_read(annotations: dict[str, str]) -> None:
@@ -399,10 +412,14 @@ def test_conditions_that_cannot_be_read(annotations: dict[str, str]) -> None:
 
 def test_mandatory_schemas_have_no_conditions() -> None:
     for name in ("exempt", "catch-all"):
-        given = schema({"match-header": "X-Priority: batch", "match-model": "m"}, name)
+        given = schema({"match-header": "X: a", "match-model": "m", "match-query": "a=b"}, name)
         assert given.additions.condition is None
-        assert 2 == len(given.additions.errors)
+        assert 3 == len(given.additions.errors)
         assert all("is mandatory and matches all" in str(each) for each in given.additions.errors)
+
+
+def of_query(*values: str, name: str = "format") -> Condition:
+    return Condition(parameter=name, parameter_values=frozenset(values))
 
 
 def of(*values: str) -> Condition:
@@ -444,6 +461,39 @@ def test_bad_header(text: str) -> None:
         parse_header(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "values"),
+    [
+        ("format=csv, xlsx*", "format", {"csv", "xlsx*"}),
+        (" $expand = * ", "$expand", set()),
+        ("limit=!", "limit", {""}),
+        ("fieldSelector=status.phase=Running", "fieldSelector", {"status.phase=Running"}),
+        ("page[token]=!, 100%, a b", "page[token]", {"", "100%", "a b"}),
+    ],
+)
+def test_parameter(text: str, name: str, values: set[str]) -> None:
+    assert (name, frozenset(values)) == parse_parameter(text)
+
+
+BAD_PARAMETERS = {
+    **dict.fromkeys(("format", "format: csv", "=a", "a b=c", "a=", "a=b,,c", "a=*, !"), "NAME=VAL"),
+    **dict.fromkeys(("a=\u00e4", f"{'a' * 65}=b", f"a={'b' * (LONGEST_VALUE + 1)}"), "NAME=VAL"),
+    **dict.fromkeys(("q=a%20b", "a=%2c"), "as they are decoded"),
+    **dict.fromkeys(
+        ("access_token=a", "API-Key=*", "apikey=a", "token=a", "sig=*"), "hold secrets"
+    ),
+    **dict.fromkeys(
+        ("X-Amz-Signature=*", "client_secret=a", "Key=a", "sessionid=!"), "hold secrets"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", BAD_PARAMETERS)
+def test_bad_parameter(text: str) -> None:
+    with pytest.raises(ValueError, match=BAD_PARAMETERS[text]):
+        parse_parameter(text)
+
+
 def test_methods() -> None:
     assert {"get", "head"} == parse_methods("GET, HEAD")
     assert {"m-search", "view_1"} == parse_methods("M-SEARCH, VIEW_1")
@@ -470,6 +520,7 @@ def test_methods() -> None:
         (Condition(models=frozenset("a")), Condition(models=frozenset()), True),
         (Condition(models=frozenset("a")), Condition(models=frozenset("ab")), True),
         (Condition(models=frozenset("a")), Condition(models=frozenset("b")), False),
+        (of_query("a"), of_query("b"), True),
     ],
 )
 def test_can_meet(one: Condition, other: Condition, *, expected: bool) -> None:
@@ -498,6 +549,12 @@ def test_can_meet(one: Condition, other: Condition, *, expected: bool) -> None:
         (Condition(models=frozenset("a")), Condition(models=frozenset()), False),
         (Condition(models=frozenset(["a*"])), Condition(models=frozenset(["ab"])), True),
         (Condition(models=frozenset(["a*"])), Condition(models=frozenset(["b"])), False),
+        (of_query("a*"), of_query("ab", "a"), True),
+        (of_query("a*"), of_query("b"), False),
+        (of_query("a", ""), of_query(""), True),
+        (of_query(), of_query(""), False),
+        (of_query("", "*b"), of_query(), False),
+        (of_query("a"), of_query("a", name="q"), False),
     ],
 )
 def test_holds(one: Condition, other: Condition | None, *, expected: bool) -> None:
