@@ -296,9 +296,9 @@ class Identities:
         except ValueError as error:
             self._problems.append(f"{section}: {error}")
             return
-        if isinstance(keys, FileKeys) and jwt.keys_file is not None:
-            setting = f"{section}.keysFile"
-            self._watch(keys.load, jwt.keys_file, then=self._forget_clients, setting=setting)
+        path = jwt.keys_file or jwt.secret_file
+        if isinstance(keys, FileKeys) and path is not None:
+            self._watch(keys.load, path, then=self._forget_clients, setting=section)
 
     def _impersonations(self) -> Impersonations | None:
         settings = self._settings.authentication.impersonation

@@ -1,11 +1,12 @@
-"""JSON Web Tokens (RFC 7519) of one issuer, as kube-apiserver accepts them.
+"""JSON Web Tokens (RFC 7519) of one issuer, as kube-apiserver accepts them, or of a shared secret.
 
 A token is checked in this order, cheapest first:
 
 1. it has at most 16 KiB, and three parts of base64url;
 2. its claimed issuer is this one;
-3. its header names an asymmetric algorithm and no critical extension (`crit`).  Where it says its
-   key is (`jku`, `jwk`, `x5u`, `x5c`) is never read;
+3. its header names an asymmetric algorithm, or of settings with a secret one of HMAC only, and no
+   critical extension (`crit`).  Where it says its key is (`jku`, `jwk`, `x5u`, `x5c`) is never
+   read;
 4. a key of the issuer's set with its name and algorithm verifies it.  If no key has that name, the
    set is fetched again (`KeySource.can_refresh`), for which `check` says None.  The verdict is open
    while that fails, or is not due yet for a key that can be newer than the set;
@@ -16,6 +17,9 @@ Stricter than kube-apiserver: `sub` must agree with the account that a bound tok
 be valid; an empty user and control characters, which no header field can carry, are refused.  Yet a
 token counts until it expires: the proxy cannot know whether account, pod, node and secret exist.
 
+Every holder of a secret can sign with it.  So its tokens name no user or group that begins with
+`system:`.
+
 Sources: kubernetes/kubernetes, pkg/serviceaccount/{jwt,claims,legacy}.go; kubernetes/apiserver,
 pkg/authentication/serviceaccount and plugin/pkg/authenticator/token/oidc; go-jose/go-jose,
 jwt/validation.go; coreos/go-oidc, oidc/verify.go.
@@ -24,8 +28,10 @@ jwt/validation.go; coreos/go-oidc, oidc/verify.go.
 from __future__ import annotations
 
 import base64
+import hmac
 import re
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jwt import PyJWS
@@ -33,10 +39,18 @@ from jwt.exceptions import PyJWTError
 
 from apfproxy.authn.credentials import UNFIT, Verdict
 from apfproxy.authn.impersonation import ACCOUNT_PREFIX, ACCOUNTS_GROUP
-from apfproxy.authn.web_keys import NOT_FETCHED, RSA_ALGORITHMS, FileKeys, RemoteKeys
+from apfproxy.authn.web_keys import (
+    NOT_FETCHED,
+    RSA_ALGORITHMS,
+    SECRET_BYTES,
+    FileKeys,
+    RemoteKeys,
+    parse_secrets,
+)
 from apfproxy.base.strict_json import StrictJsonError, read_object
 from apfproxy.objects.names import check_dns_label, check_dns_subdomain
-from apfproxy.request.attributes import User
+from apfproxy.request.attributes import ANONYMOUS, User
+from apfproxy.settings import ANONYMOUS as AS_ANONYMOUS
 from apfproxy.settings.contradictions import LEGACY_ISSUER
 
 if TYPE_CHECKING:
@@ -61,12 +75,20 @@ COMPACT = re.compile(r"([A-Za-z0-9_-]++)\.([A-Za-z0-9_-]++)\.[A-Za-z0-9_-]++")
 FOREVER = float("inf")
 NO_TOKEN = Verdict(None, FOREVER, "no JSON Web Token")
 OTHER_ISSUER = Verdict(None, FOREVER, "a JSON Web Token of another issuer")
-BAD_HEADER = Verdict(None, FOREVER, "a JSON Web Token with a header that is not taken")
+BAD_HEADER = Verdict(
+    None,
+    FOREVER,
+    "a JSON Web Token with a header that is not taken: HS256, HS384 and HS512 are for secretFile"
+    " alone, RS, PS, ES and EdDSA for public keys",
+)
 
 SIGNATURES = PyJWS()
+HASHES = {name: f"sha{name[2:]}" for name in SECRET_BYTES}
 
 EXTRA_PREFIX = "authentication.kubernetes.io/"
 LEGACY_PREFIX = "kubernetes.io/serviceaccount/"
+OWN_PREFIX = "system:"
+SPACED = ("scope", "scp")  # claims with texts that spaces divide (RFC 8693, 4.2)
 
 
 class ClaimsError(ValueError):
@@ -83,7 +105,14 @@ class JsonWebTokens:
         self._keys = keys
         self._now_s = now_s
         self._is_legacy = settings.issuer == LEGACY_ISSUER
+        self._unsigned = "not signed by a key of the issuer"
+        self._algorithms = ALGORITHMS
         self._audiences = frozenset(settings.audiences or (settings.issuer,))
+        if settings.secret_file is not None:
+            least = ", ".join(f"{count} bytes for {name}" for name, count in SECRET_BYTES.items())
+            self._unsigned = f"not signed by a secret of secretFile that is long enough ({least})"
+            self._algorithms = frozenset(SECRET_BYTES)
+            self._audiences = frozenset(settings.audiences)
         self._account_leeway_s = ACCOUNT_LEEWAY_S if settings.is_service_account_issuer else 0
         self._leeway_s = self._account_leeway_s or PERSON_LEEWAY_S
 
@@ -116,7 +145,7 @@ class JsonWebTokens:
             if text.count(b"{") > MAX_OBJECTS:
                 return NO_TOKEN
             claims = read_object(text)
-            if claims.get("iss") != self._settings.issuer:
+            if self._settings.issuer and claims.get("iss") != self._settings.issuer:
                 return OTHER_ISSUER
             header = read_object(_decoded(match[1]))
         except StrictJsonError:
@@ -124,7 +153,7 @@ class JsonWebTokens:
         algorithm, kid = header.get("alg"), header.get("kid")
         if (
             not isinstance(algorithm, str)
-            or algorithm not in ALGORITHMS
+            or algorithm not in self._algorithms
             or not (kid is None or isinstance(kid, str))
             or "crit" in header
             or "b64" in header
@@ -139,7 +168,7 @@ class JsonWebTokens:
             if can_wait and not is_named and self._keys.can_refresh():
                 return None
             if is_named or not (problem := self._problem(claims, kid)):
-                return Verdict(None, UNVERIFIED_LIFETIME_S, "not signed by a key of the issuer")
+                return Verdict(None, UNVERIFIED_LIFETIME_S, self._unsigned)
             verdict = self._verified(claims)  # open, unless the claims are bad
             if verdict.user is None:
                 return Verdict(None, 0.0, verdict.problem)
@@ -185,6 +214,8 @@ class JsonWebTokens:
 
     def _check_audience(self, claims: dict[str, Any]) -> None:
         audiences = claims.get("aud")
+        if not self._audiences:
+            return
         if self._is_legacy and audiences in (None, "", []):
             return
         if isinstance(audiences, str):
@@ -208,6 +239,10 @@ def _decoded(part: str) -> bytes:
 
 def _is_signed(token: str, key: Any, algorithm: str) -> bool:  # noqa: ANN401 - PyJWT's types are as wide
     try:
+        if isinstance(key, bytes):
+            text, _, signature = token.rpartition(".")
+            found = hmac.digest(key, text.encode(), HASHES[algorithm])
+            return hmac.compare_digest(found, _decoded(signature))
         SIGNATURES.decode_complete(token, key, algorithms=[algorithm])
     except (PyJWTError, ValueError, TypeError):
         return False
@@ -227,9 +262,13 @@ def keys_of(settings: JwtSettings) -> FileKeys | RemoteKeys:
     """The keys that the settings name; WebKeysError for a bad file or URL."""
     if settings.keys_file is not None:
         keys = FileKeys(settings.keys_file)
-        keys.load()
-        return keys
-    return RemoteKeys(settings.issuer, settings.jwks_url, ca_file=settings.ca_file)
+    elif settings.secret_file is not None:
+        parse = partial(parse_secrets, is_base64=settings.secret_is_base64)
+        keys = FileKeys(settings.secret_file, parse)
+    else:
+        return RemoteKeys(settings.issuer, settings.jwks_url, ca_file=settings.ca_file)
+    keys.load()
+    return keys
 
 
 def _text_claim(claims: dict[str, Any], name: str) -> str:
@@ -244,24 +283,59 @@ def _optional_claim(claims: dict[str, Any], name: str) -> str:
 
 
 def user_of_person(settings: JwtSettings, claims: dict[str, Any]) -> User:
-    """The user by the claims that the settings name, or ClaimsError."""
-    name = _text_claim(claims, settings.username_claim)
+    """The user by the claims that the settings name, or ClaimsError.
+
+    A number counts as its digits.  Groups are the texts of a list, or a text, of which spaces make
+    several in `scope` and `scp`; without the claim there are none.
+    """
+    name = _claim(claims, settings.username_claim)
+    if name in (None, "") and settings.unnamed == AS_ANONYMOUS:
+        return ANONYMOUS
+    if isinstance(name, int) and not isinstance(name, bool):
+        name = str(name)
+    if not isinstance(name, str) or not name or UNFIT.search(name):
+        raise ClaimsError(f"the claim {settings.username_claim} is missing or no text")
     if settings.username_claim == "email" and claims.get("email_verified", True) is not True:
         raise ClaimsError("the claim email_verified is not true")
     groups: list[str] = []
-    if settings.groups_claim and (value := claims.get(settings.groups_claim)) is not None:
-        groups = value if isinstance(value, list) else [value]
+    if settings.groups_claim and (value := _claim(claims, settings.groups_claim)) is not None:
+        is_spaced = settings.groups_claim.rpartition(".")[2] in SPACED
+        if isinstance(value, str) and is_spaced:
+            value = [each for each in value.split(" ") if each]
+        groups = value if isinstance(value, list) else [value]  # type: ignore[list-item]  # seen next
         if not all(isinstance(group, str) and not UNFIT.search(group) for group in groups):
             raise ClaimsError(f"the claim {settings.groups_claim} has something else than texts")
     group_prefix = settings.groups_prefix or ""
-    return User(username_prefix(settings) + name, tuple(group_prefix + group for group in groups))
+    user = User(username_prefix(settings) + name, tuple(group_prefix + group for group in groups))
+    if settings.secret_file and any(
+        each.startswith(OWN_PREFIX) for each in (user.name, *user.groups)
+    ):
+        raise ClaimsError(
+            f"a name or group begins with {OWN_PREFIX}; set usernamePrefix and groupsPrefix"
+        )
+    return user
+
+
+def _claim(claims: dict[str, Any], name: str) -> object:
+    """The claim of this name, or of objects in objects, as in `app_metadata.role`; None for none.
+
+    An object is looked at once at most: each has its own part of the name.
+    """
+    if name in claims:
+        return claims[name]
+    for dot in re.finditer(r"\.", name):
+        inner = claims.get(name[: dot.start()])
+        if isinstance(inner, dict) and (found := _claim(inner, name[dot.end() :])) is not None:
+            return found
+    return None
 
 
 def username_prefix(settings: JwtSettings) -> str:
     """The prefix, by default the issuer's URL, that keeps issuers' users apart."""
     if settings.username_prefix:
         return "" if settings.username_prefix == "-" else settings.username_prefix
-    return "" if settings.username_claim == "email" else f"{settings.issuer}#"
+    is_plain = settings.username_claim == "email" or not settings.issuer
+    return "" if is_plain else f"{settings.issuer}#"
 
 
 def user_of_account(settings: JwtSettings, claims: dict[str, Any]) -> User:

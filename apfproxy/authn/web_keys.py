@@ -4,6 +4,8 @@ RSA, P-256, P-384, P-521 and Ed25519 are accepted.  With a symmetric or a privat
 the set could sign tokens, so a set with one is refused as a whole.  Keys of other types, uses or
 algorithms are left out.
 
+A file of secrets for HMAC has one a line, so that one can follow the other: tokens of each count.
+
 Keys come from a file, or are fetched from a URL or where the issuer's discovery says: for the first
 token; again in the background once they are ten minutes old and in use; and again, at most every
 ten seconds, when a token names a key that is not among them.  One fetch at a time is under way, for
@@ -20,7 +22,7 @@ import hashlib
 import logging
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
@@ -55,6 +57,10 @@ MAX_KEYS = 32  # a token that names no key is tried against all; issuers publish
 MIN_RSA_BITS, MAX_RSA_BITS = 2048, 16384
 
 RSA_ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
+SECRET_BYTES = {"HS256": 32, "HS384": 48, "HS512": 64}
+"""The fewest bytes of a secret, as many as its hash has (RFC 7518, 3.2)."""
+MAX_SECRETS = 8  # two while one follows the other; a bad token is tried against all
+BASE64_OF_URLS = bytes.maketrans(b"-_", b"+/")
 CURVE_ALGORITHMS = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 SECRET_MEMBERS = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 
@@ -96,7 +102,7 @@ class WebKey:
     name another key may still be of this one.
     """
 
-    key: PublicKey
+    key: PublicKey | bytes = field(repr=False)
     algorithms: frozenset[str]
     kid: str | None = None
     is_kid_declared: bool = False
@@ -152,14 +158,17 @@ class KeySource:
 
 
 class FileKeys(KeySource):
-    def __init__(self, path: str | Path) -> None:
+    def __init__(
+        self, path: str | Path, parse: Callable[[bytes, str], KeySet] | None = None
+    ) -> None:
         super().__init__()
         self._path = Path(path)
+        self._parse = parse or parse_keys
 
     def load(self) -> None:
         """Read the file, or raise WebKeysError and keep the keys as they were."""
         data = read_named(self._path, MAX_SET_BYTES, WebKeysError)
-        self._keys = parse_keys(data, str(self._path))
+        self._keys = self._parse(data, str(self._path))
 
 
 def parse_keys(data: bytes, where: str) -> KeySet:
@@ -171,6 +180,40 @@ def parse_keys(data: bytes, where: str) -> KeySet:
         line = data.count(b"\n", 0, block.start()) + 1
         keys.append(_pem_key(block[1].decode(), block[0], f"{where}:{line}"))
     return _key_set(keys, where, "PEM of public keys or certificates, or a JWKS")
+
+
+def parse_secrets(data: bytes, where: str, *, is_base64: bool = False) -> KeySet:
+    """The secrets of a file; errors name it by `where`, with the line, and have no part of it."""
+    if data.lstrip().startswith((b"-----BEGIN ", b"{")):
+        raise WebKeysError(
+            f"{where}: PEM or a JWKS, not a secret; keysFile is for public keys, and the k of a"
+            " symmetric key of a JWKS is a line of this file with secretIsBase64"
+        )
+    if data.startswith(b"\xef\xbb\xbf"):
+        raise WebKeysError(f"{where}:1: begins with a byte order mark; save it without")
+    keys = []
+    for number, line in enumerate(data.splitlines(), 1):
+        if not line:
+            continue
+        secret = _from_base64(line, f"{where}:{number}") if is_base64 else line
+        algorithms = [name for name, least in SECRET_BYTES.items() if len(secret) >= least]
+        if not algorithms:
+            raise WebKeysError(
+                f"{where}:{number}: a secret of {len(secret)} bytes could be guessed; HS256 needs"
+                f" {SECRET_BYTES['HS256']} (RFC 7518); have the tokens' issuer use a longer one,"
+                " such as openssl rand -hex 32 prints"
+            )
+        keys.append(WebKey(secret, frozenset(algorithms)))
+    return _key_set(keys, where, "a secret, one a line", MAX_SECRETS)
+
+
+def _from_base64(line: bytes, where: str) -> bytes:
+    """The bytes of Base64, also as URLs have it, with or without padding."""
+    text = line.strip().rstrip(b"=").translate(BASE64_OF_URLS)
+    try:
+        return base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
+    except ValueError:  # its text is about the secret
+        raise WebKeysError(f"{where}: not Base64; without secretIsBase64 it is a text") from None
 
 
 def _pem_key(label: str, block: bytes, where: str) -> WebKey:
@@ -254,11 +297,11 @@ def _jwk_key(member: dict[str, Any]) -> WebKey | None:
     return WebKey(key, algorithms, kid, is_kid_declared=kid is not None) if algorithms else None
 
 
-def _key_set(keys: list[WebKey], where: str, expected: str) -> KeySet:
+def _key_set(keys: list[WebKey], where: str, expected: str, most: int = MAX_KEYS) -> KeySet:
     if not keys:
         raise WebKeysError(f"{where}: no usable key; give {expected}")
-    if len(keys) > MAX_KEYS:
-        raise WebKeysError(f"{where}: {len(keys)} keys; at most {MAX_KEYS} are taken")
+    if len(keys) > most:
+        raise WebKeysError(f"{where}: {len(keys)} keys; at most {most} are taken")
     return KeySet(tuple(keys))
 
 

@@ -25,6 +25,7 @@ from apfproxy.base.records import Record
 from apfproxy.request.attributes import (
     BY_ADDRESS,
     BY_BASIC,
+    BY_COOKIE,
     BY_HEADER,
     BY_KEY,
     User,
@@ -45,6 +46,7 @@ MAX_NAME_BYTES = 256
 HASH_DIGITS = 16
 """Digits of a secret's SHA-256 that name it: 64 bits tell all secrets apart."""
 AUTHORIZATION = b"authorization"
+COOKIE = b"cookie"
 
 _STANDARD_NAMES = frozenset((b"x-remote-user", b"x-remote-group", b"x-remote-uid"))
 _STANDARD_EXTRA_PREFIX = b"x-remote-extra-"
@@ -94,17 +96,21 @@ class UnverifiedRules:
         self,
         secret_headers: Sequence[str] = (),
         headers: Sequence[str] = (),
+        cookies: Sequence[str] = (),
         *,
         is_by_basic: bool = False,
         is_by_address: bool = False,
     ) -> None:
         self.secret_headers = _lower(secret_headers)
         self.headers = _lower(headers)
+        self.cookies = tuple(b";%b=" % name.encode() for name in cookies)  # their case counts
         self.is_by_basic = is_by_basic
         self.is_by_address = is_by_address
         self.is_by_authorization = AUTHORIZATION in self.secret_headers
 
-    def alias(self, basic: str, authorization: bytes, values: Mapping[bytes, str]) -> User | None:
+    def alias(
+        self, basic: str, authorization: bytes, values: Mapping[bytes, str], cookies: bytes = b""
+    ) -> User | None:
         """The user that a request of an anonymous client names, if any.
 
         Of secrets, what is no UTF-8 is escaped.  CredentialsError: too long, or cannot be printed.
@@ -119,10 +125,21 @@ class UnverifiedRules:
                 secret = found[1]
             if secret:
                 return unverified(BY_KEY, name_of_secret(secret))
+        if cookies and (session := self._session(cookies)):
+            return unverified(BY_COOKIE, name_of_secret(session))
         for header in self.headers:
             if value := values.get(header):
                 return unverified(BY_HEADER, _checked(value, header.decode()))
         return None
+
+    def _session(self, fields: bytes) -> bytes:
+        """The value of the first of the cookies that is there, without blanks; b"" for none."""
+        text = b";%b;" % fields.translate(None, b" \t")
+        for cookie in self.cookies:
+            start = text.find(cookie) + len(cookie)
+            if start >= len(cookie) and (value := text[start : text.index(b";", start)]):
+                return value
+        return b""
 
 
 class CredentialRules:
@@ -158,7 +175,8 @@ class CredentialRules:
         self.prefixes = tuple({_STANDARD_EXTRA_PREFIX, *self.extra_prefixes})
         self.key_name = key_name = key_header.lower().encode()
         secrets = {key_name, *unverified.secret_headers} - {b""}
-        self.naming = frozenset(secrets.union(unverified.headers) - {AUTHORIZATION})
+        cookies = {COOKIE} if unverified.cookies else set()
+        self.naming = frozenset(secrets.union(unverified.headers, cookies) - {AUTHORIZATION})
         self.secret_names = frozenset(name.decode() for name in secrets)
         self.reads_basic = reads_basic or unverified.is_by_basic
         self.unverified = unverified
@@ -201,12 +219,13 @@ def read_credentials(
     key = _first(named, (rules.key_name,)) if named else ""
     alias = None
     if basic or named or (authorization and rules.unverified.is_by_authorization):
+        cookies = b"; ".join(named.pop(COOKIE, ()))
         secrets = rules.unverified.secret_headers
         values = {
             name: _secret(given) if name in secrets else _first(named, (name,))
             for name, given in named.items()
         }
-        alias = rules.unverified.alias(basic, authorization, values)
+        alias = rules.unverified.alias(basic, authorization, values, cookies)
     source = alias_of_address(address) if address and rules.unverified.is_by_address else None
     if not (token or key or basic) and claimed is impersonated is alias is source is None:
         return NO_CREDENTIALS

@@ -70,9 +70,9 @@ class User(Record, frozen=True):
 
 ANONYMOUS: Final = User(ANONYMOUS_NAME, (UNAUTHENTICATED_GROUP,))
 
-UNVERIFIED_PREFIXES = ("basic:", "key:", "header:", "address:")
+UNVERIFIED_PREFIXES = ("basic:", "key:", "cookie:", "header:", "address:")
 """Prefixes of unverified names, in the order of precedence."""
-BY_BASIC, BY_KEY, BY_HEADER, BY_ADDRESS = UNVERIFIED_PREFIXES
+BY_BASIC, BY_KEY, BY_COOKIE, BY_HEADER, BY_ADDRESS = UNVERIFIED_PREFIXES
 
 
 def unverified(prefix: str, name: str) -> User:

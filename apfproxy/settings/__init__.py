@@ -151,16 +151,29 @@ class FrontProxySettings(Record):
     extra_header_prefixes: tuple[Header, ...] = ("X-Remote-Extra-",)
 
 
+REFUSE, ANONYMOUS = "refuse", "anonymous"
+"""Choices for a request with a key that the proxy does not know, or with a token that names no
+user: 401, or as without it."""
+
+
 class JwtSettings(Record):
+    """An issuer with public keys, or with a secret that it and the proxy share.
+
+    Of the latter a token needs no `iss`, and `audiences` may be empty: neither is looked at then.
+    """
+
     issuer: str = ""
     audiences: tuple[str, ...] = ()
     keys_file: File | None = None
+    secret_file: File | None = None
+    secret_is_base64: bool = False
     jwks_url: Url | None = None
     ca_file: File | None = None
     username_claim: str = "sub"
     username_prefix: str | None = None
     groups_claim: str | None = None
     groups_prefix: str | None = None
+    unnamed: Annotated[str, form(one_of(REFUSE, ANONYMOUS))] = REFUSE
     is_service_account_issuer: bool = field(default=False, name="serviceAccounts")
 
 
@@ -181,10 +194,6 @@ class ImpersonationSettings(Record):
     access_review: ReviewSettings = ReviewSettings()
 
 
-REFUSE, ANONYMOUS = "refuse", "anonymous"
-"""Choices for a request with a key that the proxy does not know: 401, or as without the key."""
-
-
 class ApiKeySettings(Record):
     """Keys that the proxy knows by their SHA-256, and where requests have them."""
 
@@ -200,13 +209,15 @@ class UnverifiedSettings(Record):
 
     is_by_basic: bool = False
     secret_headers: tuple[Header, ...] | None = None
+    cookies: tuple[Annotated[str, form(values.COOKIE)], ...] = ()
     headers: tuple[Header, ...] = ()
     is_by_address: bool | None = None
     names_per_address: Annotated[int, bounds(1)] | None = None
 
     @property
     def is_any(self) -> bool:
-        return bool(self.is_by_basic or self.secret_headers or self.headers or self.is_by_address)
+        names = self.secret_headers or self.cookies or self.headers
+        return bool(self.is_by_basic or names or self.is_by_address)
 
 
 class AuthenticationSettings(Record):
@@ -235,6 +246,7 @@ class AuthenticationSettings(Record):
             unverified=UnverifiedRules(
                 unverified.secret_headers or (),
                 unverified.headers,
+                unverified.cookies,
                 is_by_basic=unverified.is_by_basic,
                 is_by_address=unverified.is_by_address is True,
             ),
@@ -416,6 +428,7 @@ class UpstreamSettings(Record):
     service: ServiceSettings = ServiceSettings()
     tls: UpstreamTlsSettings = UpstreamTlsSettings()
     identity: Annotated[str, form(one_of(PASS_THROUGH, FRONT_PROXY, IMPERSONATE))] = PASS_THROUGH
+    identity_without_certificate: bool = False
     token_file: File | None = None
     host_header: Annotated[str, form(values.HOST_HEADER)] | None = None
     max_connections: Annotated[int, bounds(1)] = 16384

@@ -18,6 +18,7 @@ from apfproxy.objects.field_errors import closest, counted
 from apfproxy.request.attributes import OWN_PATHS
 from apfproxy.request.rules import APISERVER, SETTING
 from apfproxy.settings import (
+    ANONYMOUS,
     FRONT_PROXY,
     LLM_API,
     MAX_ENDPOINTS,
@@ -357,10 +358,15 @@ def _of_identities(settings: Settings) -> Iterator[str]:
             " authentication.frontProxy.caFile, which say whose certificates count"
         )
     is_unknown = upstream.address.is_tls and upstream.tls.certificate_file is None
-    if upstream.identity == FRONT_PROXY and is_unknown:
+    if (
+        upstream.identity == FRONT_PROXY
+        and is_unknown
+        and not upstream.identity_without_certificate
+    ):
         yield (
             "upstream.identity: frontProxy over https needs upstream.tls.certificateFile, by which"
-            " the server knows the proxy"
+            " the server knows the proxy; or, if nobody else can reach the server,"
+            " upstream.identityWithoutCertificate"
         )
     is_plain = upstream.address != UNSAID and not upstream.address.is_tls
     own = upstream.tls
@@ -375,6 +381,8 @@ def _of_identities(settings: Settings) -> Iterator[str]:
     for index, jwt in enumerate(authentication.jwt):
         for name, problem in jwt_problems(jwt):
             yield f"authentication.jwt[{index}].{name}: {problem}"
+        if jwt.unnamed == ANONYMOUS and not authentication.anonymous:
+            yield f"authentication.jwt[{index}].unnamed: anonymous needs authentication.anonymous"
 
 
 def _of_front_proxy(authentication: AuthenticationSettings) -> Iterator[str]:
@@ -451,20 +459,27 @@ def _of_unverified(authentication: AuthenticationSettings) -> Iterator[str]:
 
 
 def jwt_problems(jwt: JwtSettings) -> Iterator[tuple[str, str]]:
-    if not jwt.issuer:
-        yield "issuer", "missing: what the tokens have as iss"
-    elif jwt.keys_file is None and jwt.jwks_url is None:
+    files = {"keysFile": jwt.keys_file, "jwksUrl": jwt.jwks_url, "secretFile": jwt.secret_file}
+    given = [name for name, value in files.items() if value is not None]
+    has_secret = jwt.secret_file is not None
+    if not jwt.issuer and not has_secret:
+        yield "issuer", "missing: what the tokens have as iss; or give secretFile"
+    elif not given:
         if problem := url_problem(jwt.issuer):
             yield "issuer", f"{problem}; without keysFile or jwksUrl its discovery is asked"
         elif "?" in jwt.issuer:
             yield "issuer", "has a query, so that discovery has no URL"
-    if jwt.keys_file is not None and jwt.jwks_url is not None:
-        yield "keysFile", "and jwksUrl: give one of them"
+    if len(given) > 1:
+        yield given[0], f"and {' and '.join(given[1:])}: give one of them"
     if jwt.jwks_url is not None and (problem := url_problem(jwt.jwks_url)):
         yield "jwksUrl", problem
-    if jwt.keys_file is not None and jwt.ca_file is not None:
-        yield "caFile", "of no use with keysFile"
-    if not jwt.audiences and not jwt.is_service_account_issuer:
+    if jwt.ca_file is not None and (jwt.keys_file is not None or has_secret):
+        yield "caFile", f"of no use with {given[0]}"
+    if jwt.secret_is_base64 and not has_secret:
+        yield "secretIsBase64", "needs secretFile"
+    if has_secret and jwt.is_service_account_issuer:
+        yield "serviceAccounts", "their tokens are signed with a private key; give keysFile"
+    if not (jwt.audiences or has_secret or jwt.is_service_account_issuer):
         yield "audiences", "missing: any token of the issuer would do, for whomever"
     if jwt.issuer == LEGACY_ISSUER and not jwt.is_service_account_issuer:
         yield "serviceAccounts", "must be true for this issuer"
@@ -582,6 +597,10 @@ def warnings(settings: Settings) -> list[str]:
         found.append(
             "authentication.frontProxy.caFile is authentication.clientCaFile, and allowedNames is"
             " empty: every user with a certificate can claim to be anybody; name the front proxies"
+        )
+    if upstream.identity_without_certificate and upstream.identity != FRONT_PROXY:
+        found.append(
+            "upstream.identityWithoutCertificate is for upstream.identity frontProxy alone"
         )
     if upstream.identity != PASS_THROUGH:
         return found

@@ -392,6 +392,7 @@ TARGET = matching(r"/[!-\"$-~]{0,1023}", "a path such as /readyz")
 HEADER = matching(
     r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,125}[A-Za-z0-9-])?", "the name of a header field, such as X-Id"
 )
+COOKIE = matching(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}", "the name of a cookie, such as sessionid")
 HOST_HEADER = matching(
     rf"(?:{DNS_NAME_PART}(?:\.{DNS_NAME_PART})*\.?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?",
     "HOST or HOST:PORT, such as api.example.com",

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jwt
 import pytest
 from msgspec import structs
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 S = 1_000_000_000
 HTTP = Address(host="upstream", port=80)
 ISSUER, KEYS = "https://issuer.example", "https://keys.example"
+SHARED = "a secret of tokens, which both sides have"
 OWN_TOKEN = "0123456789abcdef"  # noqa: S105 - of no server
 
 
@@ -68,7 +70,9 @@ authentication:
   clientCaFile: users.crt
   frontProxy: {caFile: fronts.crt, allowedNames: [front]}
   tokenFile: tokens.csv
-  jwt: [{issuer: https://issuer.example, audiences: [k8s], keysFile: jwt.pem}]
+  jwt:
+  - {issuer: https://issuer.example, audiences: [k8s], keysFile: jwt.pem}
+  - {secretFile: jwt-secret}
 """
 
 
@@ -86,6 +90,7 @@ class Folder:
         self.write("tokens.csv", "t,alice,1\n")
         self.write("own-token", OWN_TOKEN)
         self.write("jwt.pem", public_pem(private_key("ES256")))
+        self.write("jwt-secret", SHARED)
 
     def write(self, name: str, content: str | bytes) -> None:
         data = content if isinstance(content, bytes) else content.encode()
@@ -113,6 +118,7 @@ FILES = (
     "fronts.crt",
     "tokens.csv",
     "jwt.pem",
+    "jwt-secret",
 )
 BROKEN = {"tokens.csv": b"just-a-s3cret-token\n", "own-token": b"s3cret token of two words\n"}
 
@@ -243,6 +249,10 @@ def jwt_case(_folder: Folder) -> tuple[Tls | None, bytes]:
     return None, with_token(signed(claims, private_key("ES256")))
 
 
+def secret_case(_folder: Folder) -> tuple[Tls | None, bytes]:
+    return None, with_token(jwt.encode({"sub": "erin", "exp": time.time() + 3600}, SHARED))
+
+
 CASES: dict[str, Case] = {
     "tokens.csv": (
         lambda _: (None, with_token("t")),
@@ -266,6 +276,12 @@ CASES: dict[str, Case] = {
         jwt_case,
         f"{ISSUER}#jane",
         lambda folder: folder.write("jwt.pem", public_pem(private_key("ES256", 1))),
+        "401",
+    ),
+    "jwt-secret": (
+        secret_case,
+        "erin",
+        lambda folder: folder.write("jwt-secret", "another" * 9),
         "401",
     ),
 }

@@ -89,6 +89,7 @@ upstream:
   dns: https://localhost:10
   resolveInterval: 31s
   identity: impersonate
+  identityWithoutCertificate: true
   tokenFile: token2
   hostHeader: a.example
   maxConnections: 17
@@ -117,8 +118,8 @@ authentication:
     groupHeaders: [X-A], extraHeaderPrefixes: [X-A-]}
   tokenReview: {enabled: false, cache: 1s, grace: 2s, maxCached: 3, maxConcurrent: 4, timeout: 5s}
   apiKeys: {file: keys, header: X-Key, bearer: true, basic: true, unknown: anonymous}
-  unverified: {basic: true, secretHeaders: [X-S], headers: [X-H], address: true, namesPerAddress:
-    7}
+  unverified: {basic: true, secretHeaders: [X-S], cookies: [s], headers: [X-H], address: true,
+    namesPerAddress: 7}
   impersonation:
     users: [a]
     groups: [b]

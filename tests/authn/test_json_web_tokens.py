@@ -8,15 +8,19 @@ import functools
 import json
 from typing import TYPE_CHECKING, Any
 
+import jwt
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from apfproxy.authn.credentials import Verdict
 from apfproxy.authn.json_web_tokens import (
+    BAD_HEADER,
     MAX_LIFETIME_S,
     MAX_OBJECTS,
     MAX_TOKEN_BYTES,
+    OTHER_ISSUER,
     UNVERIFIED_LIFETIME_S,
     JsonWebTokens,
     keys_of,
@@ -27,9 +31,11 @@ from apfproxy.authn.web_keys import (
     KeySource,
     RemoteKeys,
     WebKeysError,
+    kubernetes_kid,
     parse_keys,
+    parse_secrets,
 )
-from apfproxy.request.attributes import User
+from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import JwtSettings
 from apfproxy.settings.contradictions import LEGACY_ISSUER
 from tests.authn.scripted_api import ADDRESS
@@ -185,7 +191,7 @@ async def test_header_not_taken(header: object) -> None:
     keys = Keys(later=PUBLISHED)
     verdict = await tokens(keys=keys).review(signed_parts(header, CLAIMS), ADDRESS)
 
-    assert Verdict(None, FOREVER, "a JSON Web Token with a header that is not taken") == verdict
+    assert BAD_HEADER == verdict
     assert 0 == keys.refreshed
 
 
@@ -416,6 +422,103 @@ def test_keys_of_settings(tmp_path: Path) -> None:
         keys_of(JwtSettings(issuer="x", audiences=("a",), keys_file=str(tmp_path / "none")))
 
 
+SECRET, OLD_SECRET, SHORT = "s" * 64, "o" * 64, "h" * 32
+SHARED = JwtSettings(secret_file="jwt-secret", username_claim="role")  # noqa: S106  a file
+CLAIMED = {"role": "todo", "exp": NOW_S + 60, "aud": "any", "iss": "any"}
+
+
+def shared(
+    token: str, secrets: str = f"{SECRET}\n{OLD_SECRET}\n{SHORT}\n", **settings: object
+) -> Verdict:
+    """The verdict of an entry with secrets."""
+    keys = Keys()
+    keys.current = lambda: parse_secrets(secrets.encode(), "jwt-secret")  # type: ignore[method-assign]
+    found = structs.replace(SHARED, **settings)
+    verdict = JsonWebTokens(found, keys, lambda: NOW_S).check(token)
+    assert verdict is not None
+    return verdict
+
+
+def encoded(claims: dict[str, Any], secret: Any, algorithm: str = "HS256", **header: str) -> str:  # noqa: ANN401  keys, too
+    """A token as a program makes it that signs with the library."""
+    return jwt.encode(claims, secret, algorithm, headers=header or None)
+
+
+@pytest.mark.parametrize("kid", [{}, {"kid": "any"}])
+@pytest.mark.parametrize("secret", [SECRET, OLD_SECRET])
+@pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
+def test_secrets_of_both_sides(algorithm: str, secret: str, kid: dict[str, str]) -> None:
+    token = encoded(CLAIMED, secret, algorithm, **kid)
+
+    assert Verdict(User("todo", ()), 60) == shared(token)
+    assert Verdict(User("any#todo", ()), 60) == shared(token, issuer="any", audiences=("any", "b"))
+    assert OTHER_ISSUER == shared(token, issuer="another")
+    assert "for other audiences" == shared(token, audiences=("another",)).problem
+    for changed in (token[:-2] + "AA", token.replace(".", ".e", 1), f"{token}="):
+        assert shared(changed).user is None
+
+
+def test_token_of_rfc_7515(tmp_path: Path) -> None:
+    """The example of its appendix A.1; the secret is as a JWKS has it."""
+    path = tmp_path / "secret"
+    path.write_text(
+        "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow\n"
+    )
+    text = (
+        "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9"
+        ".eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0"
+        "cnVlfQ.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
+    )
+    settings = JwtSettings(secret_file=str(path), secret_is_base64=True, username_claim="iss")
+    known = JsonWebTokens(settings, keys_of(settings), lambda: 1_300_819_379)
+
+    assert Verdict(User("joe", ()), 1) == known.check(text)
+
+
+LONGER = "32 bytes for HS256, 48 bytes for HS384, 64 bytes for HS512"
+
+
+@pytest.mark.parametrize(
+    ("token", "problem"),
+    [
+        pytest.param(encoded(CLAIMED, "x" * 64), LONGER, id="another-secret"),
+        pytest.param(signed_parts({"alg": "HS512"}, CLAIMED, SHORT, "HS512"), LONGER, id="short"),
+        pytest.param(signed_parts({"alg": "HS256"}, CLAIMED, b"", "HS256"), LONGER, id="empty"),
+        pytest.param(signed_parts({"alg": "HS384"}, CLAIMED, SECRET, "HS256"), LONGER, id="mixed"),
+        pytest.param(signed(CLAIMED), BAD_HEADER.problem, id="of-a-key"),
+        pytest.param(signed(CLAIMED, RSA_KEY, "RS256"), BAD_HEADER.problem, id="of-an-rsa-key"),
+        *(
+            pytest.param(f"{part({'alg': name})}.{part(CLAIMED)}.e30", BAD_HEADER.problem, id=name)
+            for name in ("none", "hs256", "HS1", "sha256")
+        ),
+        pytest.param(encoded({**CLAIMED, "exp": NOW_S}, SECRET), "expired", id="expired"),
+        pytest.param(encoded({"role": "todo"}, SECRET), "the claim exp is missing", id="for-ever"),
+        pytest.param(encoded({**CLAIMED, "nbf": NOW_S + 301}, SECRET), "not valid yet", id="nbf"),
+        pytest.param(
+            encoded({"exp": NOW_S + 60}, SECRET),
+            "the claim role is missing or no text",
+            id="nobody",
+        ),
+    ],
+)
+def test_not_of_a_secret(token: str, problem: str) -> None:
+    verdict = shared(token, unnamed="refuse")
+
+    assert verdict.user is None
+    assert problem in verdict.problem
+    assert shared(token, unnamed="anonymous").user == (ANONYMOUS if "role" in problem else None)
+
+
+@pytest.mark.parametrize("key", NAMED_KEYS)
+def test_public_key_is_no_secret(key: str) -> None:
+    """A token that is signed with the bytes of a public key, in any form, is no user's."""
+    public = NAMED_KEYS[key].public_key()
+    forms = [public_pem(NAMED_KEYS[key]), kubernetes_kid(public).encode()]
+    for form in (*forms, forms[0].strip()):
+        token = signed_parts({"alg": "HS256", "kid": key}, CLAIMS, form, "HS256")
+        assert BAD_HEADER == tokens().check(token)
+
+
 BASE64 = st.binary(max_size=60).map(
     lambda data: base64.urlsafe_b64encode(data).decode().rstrip("=")
 )
@@ -458,7 +561,7 @@ def test_any_text(token: str) -> None:
         ),
         JSON,
     ),
-    settings=st.sampled_from([SETTINGS, PEOPLE, ACCOUNTS]),
+    settings=st.sampled_from([SETTINGS, PEOPLE, ACCOUNTS, SHARED]),
 )
 def test_any_claims(header: dict[str, Any], claims: dict[str, Any], settings: JwtSettings) -> None:
     async def check() -> None:

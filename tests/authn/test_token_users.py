@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -80,6 +81,71 @@ def test_groups_of_a_person(roles: object, prefix: str | None, groups: tuple[str
     assert () == person(claims).groups
 
 
+NESTED = {
+    "app_metadata": {"role": "admin", "roles": ["a", "b"], "x.y": {"z": "deep"}, "team": {"id": 7}},
+    "https://app.example/claims": {"user": "jo"},
+    "dotted.name": "whole",
+    "dotted": {"name": "inner"},
+    "scope": "read  write ",
+    "scp": "",
+    "realm.scope": ["read write"],
+    "text": "read write",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "user", "groups"),
+    [
+        ("app_metadata.role", "admin", ("admin",)),
+        ("app_metadata.roles", None, ("a", "b")),
+        ("app_metadata.x.y.z", "deep", ("deep",)),
+        ("app_metadata.team.id", "7", None),
+        ("https://app.example/claims.user", "jo", ("jo",)),
+        ("dotted.name", "whole", ("whole",)),
+        ("app_metadata.role.x", None, ()),
+        ("app_metadata.", None, ()),
+        ("app_metadata.team", None, None),
+        ("scope", "read  write ", ("read", "write")),
+        ("scp", None, ()),
+        ("realm.scope", None, ("read write",)),
+        ("text", "read write", ("read write",)),
+    ],
+)
+def test_claims_in_objects_and_of_texts(
+    name: str, user: str | None, groups: tuple[str, ...] | None
+) -> None:
+    """A name that is there as a whole counts before objects; None where the claim names none."""
+    claims = {"sub": "j", **NESTED}
+    if user is None:
+        with pytest.raises(ClaimsError, match=re.escape(f"the claim {name} is missing or no text")):
+            person(claims, username_claim=name)
+        assert User("system:anonymous", ("system:unauthenticated",)) == person(
+            {}, username_claim=name, unnamed="anonymous"
+        )
+    else:
+        assert f"{ISSUER}#{user}" == person(claims, username_claim=name, unnamed="anonymous").name
+    if groups is None:
+        with pytest.raises(ClaimsError, match="something else than texts"):
+            person(claims, groups_claim=name)
+    else:
+        assert groups == person(claims, groups_claim=name).groups
+
+
+@pytest.mark.parametrize("is_prefixed", [False, True])
+def test_secret_names_no_user_of_kubernetes(is_prefixed: bool) -> None:
+    """Claims of a shared secret make nobody exempt; without an issuer users have no prefix."""
+    prefixes = {"username_prefix": "u:", "groups_prefix": "g:"} if is_prefixed else {}
+    settings = JwtSettings(secret_file="s", groups_claim="role", **prefixes)  # type: ignore[arg-type]  # noqa: S106  texts all, and a file
+    expected = User("u:jo", ("g:dev",)) if is_prefixed else User("jo", ("dev",))
+    assert expected == user_of_person(settings, {"sub": "jo", "role": "dev"})
+    for claims in ({"sub": "jo", "role": "system:masters"}, {"sub": "system:admin"}):
+        if is_prefixed:
+            assert user_of_person(settings, claims)
+        else:
+            with pytest.raises(ClaimsError, match="begins with system:"):
+                user_of_person(settings, claims)
+
+
 @pytest.mark.parametrize("claims", [{}, {"email_verified": True}])
 def test_email_of_a_person(claims: dict[str, Any]) -> None:
     assert User("j@x", ()) == person({"email": "j@x", **claims}, username_claim="email")
@@ -91,6 +157,8 @@ def test_email_of_a_person(claims: dict[str, Any]) -> None:
     [
         pytest.param({"sub": ""}, {}, "sub is missing", id="empty"),
         pytest.param({"sub": ["j"]}, {}, "or no text", id="list"),
+        pytest.param({"sub": ["j"]}, {"unnamed": "anonymous"}, "or no text", id="list-is-there"),
+        pytest.param({"sub": True}, {}, "or no text", id="truth"),
         pytest.param({"sub": "secret\r\nX-Remote-Group: a"}, {}, "or no text", id="lines"),
         pytest.param({"sub": "secret\ud800"}, {}, "or no text", id="half-a-character"),
         *(

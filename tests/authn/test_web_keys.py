@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import ssl
@@ -20,6 +21,7 @@ from apfproxy.authn.web_keys import (
     FIRST_REFETCH_S,
     MAX_KEYS,
     MAX_REDIRECTS,
+    MAX_SECRETS,
     MAX_SET_BYTES,
     REFETCH_S,
     REFRESH_S,
@@ -30,6 +32,7 @@ from apfproxy.authn.web_keys import (
     WebKeysError,
     kubernetes_kid,
     parse_keys,
+    parse_secrets,
 )
 from apfproxy.base.errors import OperatorError
 from apfproxy.settings.contradictions import url_problem
@@ -94,6 +97,57 @@ def test_names_of_keys() -> None:
     assert [["a", "a"], ["b"], [None], ["a", "a", "b", None]] == [
         [key.kid for key in of_set.candidates(kid, "ES256")] for kid in ("a", "b", "c", None)
     ]
+
+
+TEXT = b"0123456789abcdef" * 4
+ENCODED = base64.urlsafe_b64encode(b"\xff\xfe" * 24)
+
+
+@pytest.mark.parametrize(
+    ("data", "is_base64", "secrets"),
+    [
+        (TEXT[:32], False, [(TEXT[:32], 1)]),
+        (b" " + TEXT[:47] + b"\r\n\r\n" + TEXT + b"\n", False, [(b" " + TEXT[:47], 2), (TEXT, 3)]),
+        (ENCODED.rstrip(b"=") + b" \n", True, [(b"\xff\xfe" * 24, 2)]),
+        (base64.b64encode(TEXT[:32]), True, [(TEXT[:32], 1)]),
+    ],
+)
+def test_secrets(data: bytes, is_base64: bool, secrets: list[tuple[bytes, int]]) -> None:
+    """One a line, as it stands or decoded; one is for hashes that are no longer than it."""
+    keys = parse_secrets(data, "secret", is_base64=is_base64)
+    names = ["HS256", "HS384", "HS512"]
+    assert [(key, frozenset(names[:count])) for key, count in secrets] == [
+        (key.key, key.algorithms) for key in keys.keys
+    ]
+    assert keys.keys == keys.candidates("any", "HS256")
+    assert "0123" not in repr(keys)
+
+
+@pytest.mark.parametrize(
+    ("data", "is_base64", "problem"),
+    [
+        (b"", False, ": no usable key; give a secret, one a line"),
+        (b"\n\n", False, ": no usable key"),
+        (
+            TEXT + b"\n" + TEXT[:31],
+            False,
+            ":2: a secret of 31 bytes could be guessed; HS256 needs 32",
+        ),
+        (TEXT[:32], True, ":1: a secret of 24 bytes"),
+        (TEXT + b"!", True, ":1: not Base64; without secretIsBase64 it is a text"),
+        (TEXT + b"0", True, ":1: not Base64"),
+        (public_pem(private_key()), False, ": PEM or a JWKS, not a secret"),
+        (b'\n{"kty": "oct"}', True, ": PEM or a JWKS, not a secret"),
+        (b"\xef\xbb\xbf" + TEXT, False, ":1: begins with a byte order mark"),
+        ((TEXT + b"\n") * (MAX_SECRETS + 1), False, f": {MAX_SECRETS + 1} keys; at most"),
+    ],
+)
+def test_bad_secrets(data: bytes, is_base64: bool, problem: str) -> None:
+    with pytest.raises(WebKeysError) as error:
+        parse_secrets(data, "secret", is_base64=is_base64)
+
+    assert str(error.value).startswith(f"secret{problem}")
+    assert "0123" not in f"{error.value} {error.value.__cause__}"
 
 
 def test_algorithm_of_jwks() -> None:

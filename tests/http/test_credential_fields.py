@@ -36,6 +36,7 @@ CUSTOM = AuthenticationSettings(
 UNVERIFIED = UnverifiedSettings(
     is_by_basic=True,
     secret_headers=("Authorization", "X-Secret"),
+    cookies=("sessionid", "connect.sid"),
     headers=("X-Client", "X-Team"),
     is_by_address=True,
 )
@@ -166,7 +167,7 @@ def test_refuses_what_servers_might_read_as_different_users(
         (b"x-remote-user x-remote-group x-remote-uid x-remote-extra-", "claim", "claim", "claim"),
         (b"x-remote-extra-a", "claim", "claim", "claim"),
         (b"x-user x-more-a", "", "claim", ""),
-        (b"x-api-key x-team", "", "", "name"),
+        (b"x-api-key x-team cookie", "", "", "name"),
         (b"x-remote-users authorization", "", "", ""),
     ],
 )
@@ -251,6 +252,32 @@ def test_refuses_names_that_servers_might_read_otherwise_or_cannot_be_printed(
 ) -> None:
     with pytest.raises(CredentialsError, match=message):
         read_credentials(NAMING, [], [b"Basic " + authorization], [], lines(text))
+
+
+def session(value: str) -> str:
+    return "cookie:" + digest(value).removeprefix("key:")
+
+
+@pytest.mark.parametrize(
+    ("cookies", "name"),
+    [
+        (["sessionid=a"], session("a")),
+        (["x=1; sessionid = a\t; y=2"], session("a")),
+        (["x=1", "y=2;sessionid=a", "sessionid=b"], session("a")),
+        (["connect.sid=b; sessionid=a"], session("a")),
+        (["connect.sid=b", "sessionid= "], session("b")),
+        (['sessionid="a=b"'], session('"a=b"')),
+        *(([text], "header:c") for text in ("", ";", "Sessionid=a", "xsessionid=a", "sessionid")),
+        *(([text], "header:c") for text in ("sessionid=;", "connect-sid=a", "x=sessionid=a")),
+    ],
+)
+def test_session_cookies_come_after_secrets_and_before_names(cookies: list[str], name: str) -> None:
+    """Of several fields and of several values the first counts; nothing of it is in the name."""
+    fields = [(b"cookie", each.encode()) for each in cookies]
+    found = read_credentials(NAMING, [], [], [], [(b"x-client", b"c"), *fields])
+    assert User(name, ("system:unauthenticated",)) == found.alias
+    found = read_credentials(NAMING, [], [], [], [*fields, (b"x-secret", b"s")])
+    assert User(digest("s"), ("system:unauthenticated",)) == found.alias
 
 
 def test_fields_mean_nothing_without_settings() -> None:

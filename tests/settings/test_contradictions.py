@@ -191,12 +191,21 @@ fleet: {store: 'rediss://a', kubeconfig: c}
 fleet: {store: 'kubernetes:a/b', context: c}
 > fleet.context needs fleet.kubeconfig, which has the contexts
 authentication: {jwt: [{audiences: []}]}
-> authentication.jwt[0].issuer: missing: what the tokens have as iss
+> authentication.jwt[0].issuer: missing: what the tokens have as iss; or give secretFile
 > authentication.jwt[0].audiences: missing: any token of the issuer would do, for whomever
 authentication: {jwt: [{issuer: https://i, audiences: [a], keysFile: k, jwksUrl: https://i/k}]}
 > authentication.jwt[0].keysFile: and jwksUrl: give one of them
 authentication: {jwt: [{issuer: https://i, audiences: [a], keysFile: k, caFile: c}]}
 > authentication.jwt[0].caFile: of no use with keysFile
+authentication: {jwt: [{secretFile: s, caFile: c, serviceAccounts: true}]}
+> authentication.jwt[0].caFile: of no use with secretFile
+> authentication.jwt[0].serviceAccounts: their tokens are signed with a private key; give keysFile
+authentication: {jwt: [{keysFile: k, jwksUrl: https://i, secretFile: s}]}
+> authentication.jwt[0].keysFile: and jwksUrl and secretFile: give one of them
+authentication: {anonymous: false, jwt: [{issuer: https://i, audiences: [a], secretIsBase64: true,
+  unnamed: anonymous}]}
+> authentication.jwt[0].secretIsBase64: needs secretFile
+> authentication.jwt[0].unnamed: anonymous needs authentication.anonymous
 authentication: {jwt: [{issuer: https://i, audiences: [a], jwksUrl: http://x.example/}]}
 > authentication.jwt[0].jwksUrl: not https: others on the way could sign tokens
 authentication: {jwt: [{issuer: https://i, audiences: [a], jwksUrl: https://a:b@x.example/}]}
@@ -218,6 +227,7 @@ authentication: {jwt: [{issuer: kubernetes/serviceaccount, audiences: [a], keysF
 RIGHT = """
 {upstream: {endpoints: [{url: http://a}, {url: 'unix:/a'}]}}
 {upstream: {url: http://a, identity: frontProxy}}
+{upstream: {url: https://a, identity: frontProxy, identityWithoutCertificate: true}}
 {preset: http, request: {pathPrefixes: ['/api/{v}'], longRunning: {verbs: [report]}}}
 {downstream: {tls: {certificateFile: c, keyFile: k}}, authentication: {clientCaFile: ca}}
 {authentication: {frontProxy: {usernameHeaders: [X-Forwarded-User, X-Remote-User], extraHeaderPrefixes: [X-Forwarded-Extra-]}}}
@@ -236,6 +246,7 @@ RIGHT = """
 {authentication: {tokenFile: t, apiKeys: {file: k, unknown: anonymous}, unverified: {secretHeaders: [X-API-Key, Authorization]}}}
 {authentication: {jwt: [{issuer: https://i, audiences: [a]}]}}
 {authentication: {jwt: [{issuer: x, audiences: [a], keysFile: k}]}}
+{authentication: {jwt: [{secretFile: s, secretIsBase64: true, unnamed: anonymous}]}}
 {authentication: {jwt: [{issuer: x, audiences: [a], jwksUrl: https://i/k}]}}
 {authentication: {jwt: [{issuer: 'http://[::1]:8', audiences: [a]}]}}
 """  # noqa: E501  a case a line
@@ -249,6 +260,8 @@ request: {longRunning: {verbs: [watch, proxi], subresources: [exec, vnc], pathPr
 > request.longRunning.subresources leaves out attach, log, portforward, proxy, which...
 > request.longRunning.pathPrefixes leaves out /debug/pprof/, which kube-apiserver takes for...
 > request.longRunning.verbs has proxi: did you mean proxy?
+upstream: {identityWithoutCertificate: true}
+> upstream.identityWithoutCertificate is for upstream.identity frontProxy alone
 flowControl: {autoLimit: {min: 4}}
 > flowControl.autoLimit is of no use, since the limit is fixed; set...
 flowControl: {serverConcurrencyLimit: auto, autoLimit: {min: 4}}
@@ -342,6 +355,7 @@ ADDRESS = UnverifiedSettings(is_by_address=True)
         ("unverified: {namesPerAddress: 9}", structs.replace(PRESET, names_per_address=9)),
         ("unverified: {address: true}", PRESET),
         ("unverified: {address: false}", UnverifiedSettings(is_by_address=False)),
+        ("unverified: {cookies: [s]}", structs.replace(PRESET, cookies=("s",))),
         ("unverified: {secretHeaders: []}", structs.replace(ADDRESS, secret_headers=())),
         ("unverified: {secretHeaders: [X-K]}", structs.replace(ADDRESS, secret_headers=("X-K",))),
         ("unverified: {headers: [X-Id]}", structs.replace(ADDRESS, headers=("X-Id",))),
