@@ -12,6 +12,7 @@ from apfproxy.flowcontrol.limits import enough_for_a_seat, levelled
 from apfproxy.flowcontrol.priority_level import level_shares
 from apfproxy.objects.additions import PRIORITY
 from apfproxy.objects.field_errors import counted
+from apfproxy.objects.go_text import rfc3339
 from apfproxy.objects.validation import PRIORITY_LEVELS
 from apfproxy.request.attributes import ANONYMOUS_NAME, UNAUTHENTICATED_GROUP, UNVERIFIED_PREFIXES
 
@@ -241,6 +242,8 @@ def named_objects(controller: Controller) -> Iterator[NamedObject]:
             level_name = spec.priority_level_configuration.name
             precedence = spec.matching_precedence
             what = f"matching precedence {precedence}, leads to priority level {level_name}"
+            until_s = in_force.flow_schemas[name].additions.until_s
+            what += "" if until_s is None else f", until {rfc3339(until_s)}"
         uid = in_force.checked[FLOW_SCHEMA, name].uid
         yield NamedObject(FLOW_SCHEMA, name, uid, level_name, what)
 

@@ -251,6 +251,13 @@ NO_COMPLETIONS = _warning(
     "Remove the annotation, or check with the preset that the proxy has (--preset).",
 )
 
+ENDED = _warning(
+    "APF403 object that has ended",
+    "The time of its annotation apfproxy.io/until is over: the object is not in force, and all"
+    " else is judged without it.",
+    "Delete it, or name a later time.",
+)
+
 CHANGED = _info(
     "APF501 differs from the suggested object",
     "Only with --diff.  The object has the name of a built-in one and says something else.",

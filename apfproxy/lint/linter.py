@@ -12,6 +12,7 @@ from apfproxy.lint.findings import (
     ADDITION,
     CROWDED_LEASE,
     DANGLING,
+    ENDED,
     MANAGED,
     MATCHES_NOTHING,
     NO_COMPLETIONS,
@@ -25,10 +26,12 @@ from apfproxy.objects.additions import (
     MATCH_MODEL,
     TOKEN_RATE,
     TOKENS,
+    UNTIL,
     LevelAdditions,
     field_of,
 )
 from apfproxy.objects.field_errors import closest
+from apfproxy.objects.go_text import rfc3339
 from apfproxy.objects.types import (
     FlowControlObject,
     FlowSchema,
@@ -148,6 +151,15 @@ def _additions(objects: Iterable[FlowControlObject]) -> Iterator[Finding]:
         for error in each.additions.errors:
             message = str(error).removeprefix(f"{error.field}: ")
             yield Finding(ADDITION, kind_of(each), each.metadata.name, error.field, message)
+
+
+def ended(objects: Iterable[FlowControlObject], unix_s: float) -> Iterator[Finding]:
+    """The given objects that are no longer in force at a time."""
+    for each in objects:
+        until_s = each.additions.until_s
+        if until_s is not None and until_s <= unix_s:
+            message = f"it ended at {rfc3339(until_s)}"
+            yield Finding(ENDED, kind_of(each), each.metadata.name, field_of(UNTIL), message)
 
 
 def _without_completions(objects: Iterable[FlowControlObject]) -> Iterator[Finding]:

@@ -6,6 +6,8 @@ They are annotations, so that every object stays valid for kube-apiserver, which
    its object gives no meaning to, is an error at `metadata.annotations[NAME]`.
 2. An addition with an error does not count; the object and its other additions do.  Only a
    condition that cannot be read counts: as one that no request meets.
+3. So an object whose `until` cannot be read stays in force: a client would notice a ban that does
+   not end, but only the server one that never began.
 
 `docs/objects.md` has their table.  Of a value with `*` in `match-header`, `match-model` and
 `match-query` the whole is a pattern, in which `*` stands for any characters, or none; others are
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from apfproxy.objects.field_errors import FieldError, forbidden, invalid, not_supported
+from apfproxy.objects.go_text import parse_time, rfc3339
 from apfproxy.objects.names import CATCH_ALL, EXEMPT
 
 if TYPE_CHECKING:
@@ -53,8 +56,9 @@ TOKEN_BURST = PREFIX + "token-burst"
 FLOW_REQUESTS_LIMIT = PREFIX + "flow-requests-limit"
 WEIGHT = PREFIX + "weight"
 BYTES_PER_SECOND = PREFIX + "bytes-per-second"
+UNTIL = PREFIX + "until"
 
-OF_LEVEL = (BAN, COST, PRIORITY, STREAM_SEATS, WAIT_LIMIT)
+OF_LEVEL = (BAN, COST, PRIORITY, STREAM_SEATS, UNTIL, WAIT_LIMIT)
 OF_FLOW_SCHEMA = (
     BYTES_PER_SECOND,
     DISTINGUISHER,
@@ -69,6 +73,7 @@ OF_FLOW_SCHEMA = (
     STREAM_SEATS,
     TOKEN_BURST,
     TOKEN_RATE,
+    UNTIL,
     WEIGHT,
 )
 
@@ -374,6 +379,7 @@ class LevelAdditions(msgspec.Struct, frozen=True):
     stream_seats: StreamSeats | None = None
     cost: Cost | None = None
     errors: tuple[FieldError, ...] = ()
+    until_s: float | None = None
 
 
 class FlowSchemaAdditions(msgspec.Struct, frozen=True):
@@ -388,6 +394,7 @@ class FlowSchemaAdditions(msgspec.Struct, frozen=True):
         weight: The share of each flow, where one without has 1.
         bytes_per_second: Of the bodies of responses of each flow.
         errors: The first ones of its annotations.
+        until_s: The end, in seconds since 1970.
     """
 
     distinguisher: Distinguisher | None = None
@@ -402,6 +409,7 @@ class FlowSchemaAdditions(msgspec.Struct, frozen=True):
     flow_requests_limit: int | None = None
     weight: int = 1
     bytes_per_second: int | None = None
+    until_s: float | None = None
 
     @property
     def limits_flows(self) -> bool:
@@ -421,8 +429,12 @@ NO_FLOW_SCHEMA_ADDITIONS = FlowSchemaAdditions()
 def describe(additions: FlowSchemaAdditions | LevelAdditions) -> tuple[str, ...]:
     """A sentence for each addition that counts."""
     if isinstance(additions, FlowSchemaAdditions):
-        return tuple(_describe_flow_schema(additions))
-    return tuple(_describe_level(additions))
+        what, found = "FlowSchema", _describe_flow_schema(additions)
+    else:
+        what, found = "level", _describe_level(additions)
+    if additions.until_s is None:
+        return tuple(found)
+    return (*found, f"The {what} is in force until {rfc3339(additions.until_s)} ({UNTIL}).")
 
 
 def _describe_level(additions: LevelAdditions) -> Iterator[str]:
@@ -566,8 +578,9 @@ def read_level_additions(
         reader.refuse(BAN, detail)
         is_ban = False
     streams = reader.read(STREAM_SEATS, _stream_seats)
+    until_s = reader.read(UNTIL, _until_s)
     errors = tuple(reader.errors[:MOST_ERRORS])
-    return LevelAdditions(wait_limit, is_ban, priority, streams, cost, errors)
+    return LevelAdditions(wait_limit, is_ban, priority, streams, cost, errors, until_s)
 
 
 def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> FlowSchemaAdditions:
@@ -598,6 +611,7 @@ def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> Flo
     distinguisher, condition = reader.read(DISTINGUISHER, _distinguisher), _condition(name, reader)
     streams = reader.read(STREAM_SEATS, _stream_seats)
     weight = reader.read(WEIGHT, _weight) or 1
+    until_s = reader.read(UNTIL, _until_s)
     errors = tuple(reader.errors[:MOST_ERRORS])
     return FlowSchemaAdditions(
         distinguisher,
@@ -612,6 +626,7 @@ def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> Flo
         flow_requests_limit=flow_requests,
         weight=weight,
         bytes_per_second=size,
+        until_s=until_s,
     )
 
 
@@ -660,6 +675,16 @@ def _stream_seats(text: str) -> StreamSeats:
     if text not in ("hold", "release"):
         raise ValueError("write hold, or release")
     return StreamSeats(text)
+
+
+def _until_s(text: str) -> float:
+    try:
+        return parse_time(text)
+    except ValueError:
+        raise ValueError(
+            "write a time such as 2026-11-28T12:30:00Z, or with +01:00 in place of Z; as it is, the"
+            " object stays in force without an end"
+        ) from None
 
 
 def _duration_ns(text: str) -> int:

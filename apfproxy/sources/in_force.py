@@ -4,14 +4,19 @@ Of objects that change one by one, as in an API or a store, an invalid one stays
 was valid, or is left out if it never was: another version of a program may have written it, and it
 holds up no other.  Files are taken as a whole or not at all.  A FlowSchema may dangle: its level
 may come later.  The mandatory objects are always in force.
+
+From the time of its annotation `until` on an object is as if it were not there: one that is built
+in and has its name is in force again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +24,18 @@ from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part, report
 from apfproxy.base.files import STALE_FILES_S, at_rest, notifications, watch_files
 from apfproxy.flowcontrol.preset import KUBERNETES
-from apfproxy.objects.additions import PREFIX
+from apfproxy.objects.additions import PREFIX, UNTIL
 from apfproxy.objects.decode import Problem, parts_of
 from apfproxy.objects.field_errors import counted
+from apfproxy.objects.go_text import rfc3339
 from apfproxy.objects.reading import read_object
 from apfproxy.objects.types import FlowControlObject, kind_of
-from apfproxy.sources.object_files import decode_files, effective_objects, read_files
+from apfproxy.sources.object_files import (
+    decode_files,
+    effective_objects,
+    in_force_at,
+    read_files,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
@@ -45,6 +56,8 @@ PAUSE_S = 0.02  # between two configurations: thousands of objects may be applie
 # A pause is at least so many times as long as the last load: requests need the processor.
 REST = 4
 RETRY_S = 5.0  # after an unexpected failure
+LOOK_S = 60.0  # the longest pause between looks for objects that have ended: the clock may be set
+STALE_LOOK_S = 5 * LOOK_S
 
 logger = logging.getLogger(__name__)
 
@@ -64,12 +77,16 @@ class Prepared:
         problems: Why objects are left out, or not in force as they are now.
         relevant: The parts of objects that make a difference to requests.
         digest: To be committed; None if nothing relevant has changed, or may be put in force.
+        next_end_s: When the next of its objects ends, in seconds since 1970; infinite if none does.
+        ended: A line for each that has ended.
     """
 
     valid: dict[tuple[str, str], FlowControlObject]
     problems: tuple[Problem, ...]
     relevant: Relevant
     digest: Digest | None
+    next_end_s: float
+    ended: tuple[str, ...]
 
 
 class InForce:
@@ -105,6 +122,9 @@ class InForce:
         self._dangling: tuple[str, ...] = ()  # told already
         self.valid: dict[tuple[str, str], FlowControlObject] = {}
         self.problems: tuple[Problem, ...] = ()
+        self._ended: tuple[str, ...] = ()  # told already
+        self._next_end_s = math.inf
+        self._has_changed = asyncio.Event()
 
     def read(self, states: Iterable[State]) -> list[FlowControlObject | Problem]:
         """Read each object once for each of its states; a thread may call this."""
@@ -132,30 +152,46 @@ class InForce:
             problems.append(each)
             if (former := self.valid.get((each.kind, each.name))) is not None:
                 objects.append(former)
+        now_s = time.time()
+        current = in_force_at(objects, now_s)
         # Statuses and labels change often, and make no difference to requests.
         relevant: Relevant = [
             (type(each), each.metadata.name, each.metadata.uid, each.spec, own_annotations(each))
-            for each in objects
+            for each in current
         ]
         digest = None
         if relevant != self._relevant and not (problems and self._is_whole):
             digest = self._controller.digest(
-                effective_objects(objects, with_suggested=self._with_suggested, preset=self._preset)
+                effective_objects(current, with_suggested=self._with_suggested, preset=self._preset)
             )
         valid = {(kind_of(each), each.metadata.name): each for each in objects}
-        return Prepared(valid, tuple(problems), relevant, digest)
+        ends = {
+            f"{kind} {name} ended at {rfc3339(until_s)} ({UNTIL})": until_s
+            for (kind, name), each in valid.items()
+            if (until_s := each.additions.until_s) is not None
+        }
+        next_end_s = min((each for each in ends.values() if each > now_s), default=math.inf)
+        ended = tuple(text for text, until_s in ends.items() if until_s <= now_s)
+        return Prepared(valid, tuple(problems), relevant, digest, next_end_s, ended)
 
     def put(self, prepared: Prepared) -> None:
         digest, problems = prepared.digest, prepared.problems
+        if digest is not None or not problems:
+            for line in prepared.ended:
+                if line not in self._ended:
+                    logger.info("%s, and is not in force", line)
+            self._ended = prepared.ended
         if digest is None and problems == self.problems:
             return
         if problems != self.problems:
             self._tell(problems)
         self.problems = problems
         if digest is not None:
-            self._commit(digest, len(prepared.valid))
+            self._commit(digest, len(prepared.relevant))
             self.valid = prepared.valid
             self._relevant = prepared.relevant
+            self._next_end_s = prepared.next_end_s
+            self._has_changed.set()
         if self._on_load is not None:
             self._on_load(self.problems, self._dangling)
 
@@ -193,6 +229,21 @@ class InForce:
 
     async def load(self, states: Sequence[State]) -> None:
         self.put(await asyncio.to_thread(lambda: self.prepare(self.read(states))))
+
+    async def end_in_time(self, beat: Callable[[], None]) -> None:
+        """Take each object out of force at its end, until cancelled."""
+        while True:
+            pause_s = min(LOOK_S, max(0.0, self._next_end_s - time.time()))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._has_changed.wait()
+            self._has_changed.clear()
+            beat()
+            if self._next_end_s <= time.time():
+                before = self._relevant
+                prepared = await asyncio.to_thread(self.prepare, list(self.valid.values()))
+                if self._relevant is before:  # else others are in force by now
+                    self.put(replace(prepared, problems=self.problems))
 
 
 async def load_when_woken(

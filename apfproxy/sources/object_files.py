@@ -129,6 +129,13 @@ def decode_files(contents: FileContents) -> ObjectsRead:
     return ObjectsRead(tuple(objects), tuple(problems), written, tuple(left_out))
 
 
+def in_force_at(objects: Iterable[FlowControlObject], unix_s: float) -> list[FlowControlObject]:
+    """The objects without those that have ended by a time, of their annotation `until`."""
+    return [
+        each for each in objects if (until_s := each.additions.until_s) is None or until_s > unix_s
+    ]
+
+
 def effective_objects(
     given: Iterable[FlowControlObject], *, with_suggested: bool, preset: Preset = KUBERNETES
 ) -> tuple[FlowControlObject, ...]:

@@ -5,6 +5,7 @@ A source's modules are imported only by settings that name it.
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,9 @@ from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import Supervised
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.settings.change import Change, nothing
-from apfproxy.sources.in_force import ObjectFiles
+from apfproxy.sources.in_force import STALE_LOOK_S, ObjectFiles
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Collection
 
     from apfproxy.base.health_checks import HealthChecks
@@ -67,7 +67,7 @@ class ObjectSource:
         self.source: Source | None = None
         self.kubernetes: KubernetesObjects | None = None
         self.api: FlowControlApi | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
 
     async def start(self, is_admin_local: Callable[[], bool]) -> None:
         """Put in force what the source has, and what it gets from now on; OperatorError.
@@ -79,12 +79,18 @@ class ObjectSource:
         self._watch(source)
 
     def _watch(self, source: Source) -> None:
-        watching = Supervised(
-            Part.OBJECTS, "watching the objects", source.watch, stale_after_s=source.stale_after_s
-        )
+        tasks = [
+            Supervised(Part.OBJECTS, f"{what} the objects", work, stale_after_s=stale_after_s)
+            for what, work, stale_after_s in (
+                ("watching", source.watch, source.stale_after_s),
+                ("ending", source.in_force.end_in_time, STALE_LOOK_S),
+            )
+        ]
         self._health.discard(OBJECTS)
-        self._add_check(OBJECTS, look=watching.problem)
-        self._watching = watching.start()
+        self._add_check(
+            OBJECTS, look=lambda: next(filter(None, (t.problem() for t in tasks)), None)
+        )
+        self._watching = [each.start() for each in tasks]
 
     async def prepare(self, settings: Settings) -> Change:
         """Read the files of other settings, of the same kind of source; OperatorError."""
@@ -179,13 +185,13 @@ class ObjectSource:
             await self.source.reload()
 
     def end_watching(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
+        for each in self._watching:
+            each.cancel()
 
     async def close(self) -> None:
         """End watches, finish writes; harmless once done."""
         self.end_watching()
+        await asyncio.gather(*self._watching, return_exceptions=True)
         if self.kubernetes is not None:
             await self.kubernetes.api.close()
         if self.api is not None:

@@ -54,6 +54,17 @@ def test_problems(check: Check) -> None:
     assert last == "0 valid objects in 1 file, 2 problems, 0 warnings"
 
 
+def test_ended(check: Check) -> None:
+    """An object that has ended is not in force: the level that it replaced is unused no more."""
+    ended = level_yaml("mine").replace("mine}", "mine, annotations: {apfproxy.io/until: DATE}}")
+    code, (line, *_) = check(ended.replace("DATE", "2001-01-01T00:00:00Z"))
+    _, (later, *_) = check(ended.replace("DATE", "9001-01-01T00:00:00Z"))
+
+    assert 0 == code
+    assert "it ended at 2001-01-01T00:00:00Z (warning APF403)" in line
+    assert "no FlowSchema uses it" in later
+
+
 @pytest.mark.parametrize(("flags", "code"), [([], 0), (["--strict"], 1)])
 def test_other_kinds(check: Check, flags: list[str], code: int) -> None:
     """Other kinds beside flow control objects are named once, as an error only if asked for."""

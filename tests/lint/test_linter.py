@@ -12,8 +12,8 @@ from apfproxy.flowcontrol.preset import HTTP
 from apfproxy.lint.differences import differences, yaml_lines
 from apfproxy.lint.findings import FINDING_KINDS, GIVEN_UP, Severity
 from apfproxy.lint.levels import level_findings
-from apfproxy.lint.linter import AUTO_UPDATE, crowded_leases, lint, managed, other_api
-from apfproxy.objects.additions import COST, MATCH_MODEL, PRIORITY, TOKEN_RATE, field_of
+from apfproxy.lint.linter import AUTO_UPDATE, crowded_leases, ended, lint, managed, other_api
+from apfproxy.objects.additions import COST, MATCH_MODEL, PRIORITY, TOKEN_RATE, UNTIL, field_of
 from apfproxy.objects.decode import bootstrap_objects, decode_documents, mandatory_objects
 from apfproxy.objects.types import (
     FlowControlObject,
@@ -134,7 +134,7 @@ EXAMPLES = {
 """Id to objects that have this finding alone, with the name and field of where it is."""
 
 ELSEWHERE = {
-    *("APF001", "APF002", "APF003", "APF004", "APF211", "APF501", "APF502", "APF503"),
+    *("APF001", "APF002", "APF003", "APF004", "APF211", "APF403", "APF501", "APF502", "APF503"),
     *("APF201", "APF202", "APF203", "APF205", "APF207", "APF208", "APF209", "APF210", "APF212"),
 }
 """Found where files are read and compared, beside what is wrong with a FlowSchema, or in levels."""
@@ -165,6 +165,19 @@ def test_tokens_are_of_other_apis(text: str) -> None:
     before = [each.message for each in lint(given) if each.found.id == "APF402"]
     assert ["requests to a Kubernetes API are no completions"] == before
     assert "APF402" not in {each.found.id for each in lint(given, preset=HTTP)}
+
+
+def test_objects_that_have_ended() -> None:
+    """An object is in force before its end, and no longer at it."""
+    text = (
+        annotated(schema(), UNTIL, "1970-01-01T00:01:00Z") + "---\n" + annotated(level(), RATE, "1")
+    )
+    given = decode_documents(text.encode(), "test").objects
+
+    assert [] == list(ended(given, 59.9))
+    assert [("APF403", "a", field_of(UNTIL), "it ended at 1970-01-01T00:01:00Z")] == [
+        (each.found.id, each.name, each.field, each.message) for each in ended(given, 60.0)
+    ]
 
 
 def test_a_level_that_is_misspelt() -> None:

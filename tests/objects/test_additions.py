@@ -65,6 +65,7 @@ def counting(obj: FlowControlObject) -> FlowSchemaAdditions | LevelAdditions:
     return replace(obj.additions, errors=())
 
 
+UNTIL_S = 1_795_869_000.0
 DISTINGUISHERS = {
     "group": (DistinguisherKind.GROUP, "", "the first group of the user that is not virtual"),
     "user-agent": (DistinguisherKind.USER_AGENT, "", "the program that User-Agent names"),
@@ -234,6 +235,21 @@ DISTINGUISHERS = {
             "It matches only completions of any model (apfproxy.io/match-model).",
             id="any-model",
         ),
+        pytest.param(
+            SCHEMA,
+            {"until": "2026-11-28T12:30:00Z"},
+            FlowSchemaAdditions(until_s=UNTIL_S),
+            "The FlowSchema is in force until 2026-11-28T12:30:00Z (apfproxy.io/until).",
+            id="until",
+        ),
+        pytest.param(
+            BANNED,
+            {"ban": "true", "until": "2026-11-28T14:30:00+02:00"},
+            LevelAdditions(is_ban=True, until_s=UNTIL_S),
+            "Every request is rejected, with 403 (apfproxy.io/ban)."
+            "\nThe level is in force until 2026-11-28T12:30:00Z (apfproxy.io/until).",
+            id="level-until",
+        ),
     ],
 )
 def test_additions_are_read_and_described(
@@ -266,11 +282,15 @@ HEADERS = {
     **dict.fromkeys(("X-Remote-User", "x-remote-extra-team"), OF_USERS),
 }
 COST = "write tokens, or header:NAME such as header:X-Cost, of letters, digits and hyphens"
+UNTIL = (
+    "write a time such as 2026-11-28T12:30:00Z, or with +01:00 in place of Z; as it is, the object"
+    " stays in force without an end"
+)
 NO_BAN = "only with limited.nominalConcurrencyShares 0 and limitResponse.type Reject"
 ONLY_QUEUE = "only with limitResponse.type Queue"
 OF_LEVELS = (
     'supported values: "apfproxy.io/ban", "apfproxy.io/cost", "apfproxy.io/priority",'
-    ' "apfproxy.io/stream-seats", "apfproxy.io/wait-limit"'
+    ' "apfproxy.io/stream-seats", "apfproxy.io/until", "apfproxy.io/wait-limit"'
 )
 OF_SCHEMAS = (
     'supported values: "apfproxy.io/bytes-per-second", "apfproxy.io/distinguisher",'
@@ -279,7 +299,8 @@ OF_SCHEMAS = (
     ' "apfproxy.io/match-header", "apfproxy.io/match-methods", "apfproxy.io/match-model",'
     ' "apfproxy.io/match-query",'
     ' "apfproxy.io/request-burst", "apfproxy.io/request-rate", "apfproxy.io/stream-seats",'
-    ' "apfproxy.io/token-burst", "apfproxy.io/token-rate", "apfproxy.io/weight"'
+    ' "apfproxy.io/token-burst", "apfproxy.io/token-rate", "apfproxy.io/until",'
+    ' "apfproxy.io/weight"'
 )
 
 
@@ -340,6 +361,11 @@ OF_SCHEMAS = (
                 "write bytes a second from 1000 to 100G, such as 500000, 500k, 10M or 10Mi",
             )
             for bad in ("", "0", "999", "101G", "1.5M", "10K", "10m", "10MB", "10 M", "-1k", "ki")
+        ),
+        *(
+            (each, "until", bad, UNTIL)
+            for each in (BANNED, SCHEMA)
+            for bad in ("", "10m", "2026-11-28", "2026-11-28 12:30:00Z", "2026-02-30T00:00:00Z")
         ),
         *((each, "stream-seats", "Hold", "write hold, or release") for each in (QUEUING, SCHEMA)),
         (SCHEMA, "ban", "true", "Forbidden: put it on a PriorityLevelConfiguration, or remove it"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +17,9 @@ from apfproxy.apiserver.store.store import Store
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.controller import Controller
+from apfproxy.objects.additions import UNTIL
 from apfproxy.objects.decode import Problem
+from apfproxy.objects.go_text import rfc3339
 from apfproxy.objects.reading import read_object, with_type
 from apfproxy.objects.types import (
     GROUP,
@@ -30,7 +34,8 @@ from apfproxy.sources.in_force import InForce
 from apfproxy.sources.stored_objects import StoredObjects
 from tests.apiserver.controllers.scene import Scene
 from tests.sources.test_object_files import Loads
-from tests.support.clocks import VirtualClock, until
+from tests.support.clocks import Clock, VirtualClock
+from tests.support.clocks import until as until_is
 from tests.support.objects import level
 
 if TYPE_CHECKING:
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
     from apfproxy.sources.in_force import Prepared
 
 
+START_S = 1_795_869_000.0
 OWN = {"apfproxy.io/request-rate": "5"}
 PROBLEM = Problem("here", ("broken",), None, "FlowSchema", "bad")
 
@@ -93,6 +99,66 @@ def test_dangling_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     take(in_force, [schema("lost", "none")])
 
     assert 2 == caplog.text.count("'lost'")
+
+
+def until(name: str, end_s: float) -> FlowSchema:
+    return schema(name, annotations={UNTIL: rfc3339(end_s)})
+
+
+async def test_objects_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Objects end at their time, if the clock is set, too; errors of others stay."""
+    caplog.set_level(logging.INFO)
+    now = Clock(START_S)
+    monkeypatch.setattr(time, "time", now)
+    monkeypatch.setattr(in_force, "LOOK_S", 0.001)
+    controller, observer = Controller(VirtualClock(), 100, 0), Loads()
+    objects = InForce("here", controller, observer, is_whole=True)
+    take(objects, [until("a", START_S + 1), until("b", START_S + 1000), until("c", START_S - 1)])
+    take(objects, [PROBLEM])
+    ending = spawn(objects.end_in_time(lambda: None), name="ending")
+
+    def found() -> list[str]:
+        return sorted(controller.in_force.flow_schemas.keys() - {"catch-all", "exempt"})
+
+    assert ["a", "b"] == found()
+    now.now_s += 1
+    await until_is(lambda: ["b"] == found())
+    take(objects, [until("d", START_S + 2), schema("e")])
+    now.now_s += 1
+    await until_is(lambda: ["e"] == found())
+    now.now_s -= 1
+    take(objects, [until("d", START_S + 2)])
+    assert ["d"] == found()
+    ending.cancel()
+    assert [(0, 0), (1, 0), (1, 0), (0, 0), (0, 0), (0, 0)] == observer.outcomes
+    assert [1, 1, 1] == [caplog.text.count(f"FlowSchema {each} ended at") for each in "acd"]
+
+
+async def test_what_came_meanwhile_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects that are put in force while others are about to end are not taken back."""
+    now = Clock(START_S)
+    monkeypatch.setattr(time, "time", now)
+    controller = Controller(VirtualClock(), 100, 0)
+    objects = InForce("here", controller)
+    take(objects, [until("a", START_S + 1)])
+    prepare, calls = objects.prepare, []
+
+    def late(read: Iterable[FlowControlObject | Problem]) -> Prepared:
+        calls.append(1)
+        prepared = prepare(read)
+        if len(calls) == 1:
+            take(objects, [until("a", START_S + 1), schema("b")])
+        return prepared
+
+    monkeypatch.setattr(objects, "prepare", late)
+    now.now_s += 1
+    ending = spawn(objects.end_in_time(lambda: None), name="ending")
+    await until_is(lambda: len(calls) > 1)
+    ending.cancel()
+
+    assert {"b"} == controller.in_force.flow_schemas.keys() - {"catch-all", "exempt"}
 
 
 def typed_level(name: str) -> FlowControlObject:
@@ -183,9 +249,9 @@ async def test_follows() -> None:
     await asyncio.sleep(0)
     for number in range(50):
         await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level(f"level-{number}"))
-    await until(lambda: "level-49" in source.controller.levels)
+    await until_is(lambda: "level-49" in source.controller.levels)
     await source.scene.registry.delete(PRIORITY_LEVEL_CONFIGURATION, "", "level-7", DeleteOptions())
-    await until(lambda: "level-7" not in source.controller.levels)
+    await until_is(lambda: "level-7" not in source.controller.levels)
     await source.scene.store.close()
     await watching
 
@@ -204,7 +270,7 @@ async def test_follows_after_too_much() -> None:
     await asyncio.sleep(0)
     for number in range(100):
         await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level(f"level-{number}"))
-    await until(lambda: "level-99" in source.controller.levels)
+    await until_is(lambda: "level-99" in source.controller.levels)
     watching.cancel()
 
     assert 102 == len(source.controller.levels)
@@ -226,7 +292,7 @@ async def test_what_cannot_be_taken_is_tried_again(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(in_force, "RETRY_S", 0.0)
     await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("a"))
     watching = spawn(source.stored.watch(lambda: None), name="watching")
-    await until(lambda: "a" in source.controller.levels)
+    await until_is(lambda: "a" in source.controller.levels)
     watching.cancel()
 
     assert {"a", "exempt", "catch-all"} == set(source.controller.levels)
