@@ -257,6 +257,12 @@ ENDED = _warning(
     " else is judged without it.",
     "Delete it, or name a later time.",
 )
+CUT_VALUE = _warning(
+    "APF404 value that ends within parentheses",
+    "Commas divide the values of match-header, also commas in parentheses, as in a User-Agent with"
+    " (KHTML, like Gecko).  No header has the parts as its value, or the wrong ones have.",
+    "Write * in the place of the comma.",
+)
 
 CHANGED = _info(
     "APF501 differs from the suggested object",

@@ -11,6 +11,7 @@ from apfproxy.lint.dead_rules import dead_rules
 from apfproxy.lint.findings import (
     ADDITION,
     CROWDED_LEASE,
+    CUT_VALUE,
     DANGLING,
     ENDED,
     MANAGED,
@@ -23,6 +24,7 @@ from apfproxy.lint.levels import level_findings
 from apfproxy.lint.reachability import ACCOUNTS_GROUP, same_precedence, unreachable
 from apfproxy.objects.additions import (
     COST,
+    MATCH_HEADER,
     MATCH_MODEL,
     TOKEN_RATE,
     TOKENS,
@@ -74,7 +76,7 @@ def lint(
     unreached = {each.name for each in shadowed}
     reached = [each for each in alive if each.metadata.name not in unreached]
     found = [*_dangling(schemas, levels), *dead, *shadowed, *same_precedence(reached)]
-    found += [*managed(objects, preset), *_additions(objects)]
+    found += [*managed(objects, preset), *_additions(objects), *_cut_values(schemas)]
     if not preset.is_plain:
         found += [*crowded_leases(in_force, levels), *_without_completions(objects)]
     users: dict[str, list[str]] = {}
@@ -160,6 +162,20 @@ def ended(objects: Iterable[FlowControlObject], unix_s: float) -> Iterator[Findi
         if until_s is not None and until_s <= unix_s:
             message = f"it ended at {rfc3339(until_s)}"
             yield Finding(ENDED, kind_of(each), each.metadata.name, field_of(UNTIL), message)
+
+
+def _cut_values(schemas: Iterable[FlowSchema]) -> Iterator[Finding]:
+    for each in schemas:
+        condition = each.additions.condition
+        values = sorted(condition.values) if condition else []
+        opened, closed = (
+            [value for value in values if value.count(one) > value.count(other)]
+            for one, other in ("()", ")(")
+        )
+        if opened and closed:
+            message = f'"{opened[0]}" and "{closed[0]}" look like one value with a comma in it'
+            name, field = each.metadata.name, field_of(MATCH_HEADER)
+            yield Finding(CUT_VALUE, "FlowSchema", name, field, message)
 
 
 def _without_completions(objects: Iterable[FlowControlObject]) -> Iterator[Finding]:

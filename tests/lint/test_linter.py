@@ -13,7 +13,15 @@ from apfproxy.lint.differences import differences, yaml_lines
 from apfproxy.lint.findings import FINDING_KINDS, GIVEN_UP, Severity
 from apfproxy.lint.levels import level_findings
 from apfproxy.lint.linter import AUTO_UPDATE, crowded_leases, ended, lint, managed, other_api
-from apfproxy.objects.additions import COST, MATCH_MODEL, PRIORITY, TOKEN_RATE, UNTIL, field_of
+from apfproxy.objects.additions import (
+    COST,
+    MATCH_HEADER,
+    MATCH_MODEL,
+    PRIORITY,
+    TOKEN_RATE,
+    UNTIL,
+    field_of,
+)
 from apfproxy.objects.decode import bootstrap_objects, decode_documents, mandatory_objects
 from apfproxy.objects.types import (
     FlowControlObject,
@@ -108,6 +116,7 @@ NODES = "{kind: Group, group: {name: 'system:nodes'}}"
 LEASES = {"group": "coordination.k8s.io", "resource": "leases"}
 AUTO = f"metadata.annotations[{AUTO_UPDATE}]"
 RATE = "apfproxy.io/request-rate"
+CHROME = "User-Agent: Mozilla/5.0 (X11) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/*"
 EXAMPLES = {
     "APF101": (schema(level="nowhere"), "a", LEVEL_NAME),
     "APF102": (
@@ -130,6 +139,7 @@ EXAMPLES = {
     "APF301": (schema(subject=NODES, precedence="150", **LEASES), "a", LEVEL_NAME),
     "APF401": (annotated(schema(), RATE, "fast"), "a", f"metadata.annotations[{RATE}]"),
     "APF402": (annotated(schema(), TOKEN_RATE, "600"), "a", field_of(TOKEN_RATE)),
+    "APF404": (annotated(schema(), MATCH_HEADER, CHROME), "a", field_of(MATCH_HEADER)),
 }
 """Id to objects that have this finding alone, with the name and field of where it is."""
 
