@@ -15,13 +15,20 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from apfproxy.authn.impersonation import effective
-from apfproxy.flowcontrol.classifier import MODEL
+from apfproxy.flowcontrol.classifier import MODEL, QUERY
 from apfproxy.flowcontrol.explanation import explain
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import FieldRules
 from apfproxy.objects.additions import SECRET_HEADERS
 from apfproxy.proxy.request import judged, preset_of
-from apfproxy.request.attributes import ANONYMOUS, TOKEN, RequestAttributes, User, supposed_groups
+from apfproxy.request.attributes import (
+    ANONYMOUS,
+    TOKEN,
+    RequestAttributes,
+    User,
+    raw_query,
+    supposed_groups,
+)
 from apfproxy.settings import Settings
 
 if TYPE_CHECKING:
@@ -191,7 +198,7 @@ def question(query: str, settings: Settings) -> tuple[User, RequestAttributes, H
         raise ValueError("group needs user")
     user = effective(User(name, supposed_groups(name, groups))) if name else ANONYMOUS
     headers = [*map(parse_header, given["header"]), *((MODEL, each) for each in given["model"])]
-    return user, attributes, tuple(headers)
+    return user, attributes, ((QUERY, raw_query(asked)), *headers)
 
 
 def parse_header(text: str) -> tuple[str, str]:

@@ -37,14 +37,14 @@ from apfproxy.cli.parameters import (
     output_option,
     path_prefix_option,
 )
-from apfproxy.flowcontrol.classifier import LONGEST_VALUE, MODEL
+from apfproxy.flowcontrol.classifier import LONGEST_VALUE, MODEL, QUERY
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.flowcontrol.explanation import explain as explained
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.objects.additions import LONGEST_HEADER_NAME
 from apfproxy.objects.field_errors import counted, one_line
 from apfproxy.proxy.request import preset_of
-from apfproxy.request.attributes import ANONYMOUS, User, supposed_groups
+from apfproxy.request.attributes import ANONYMOUS, User, raw_query, supposed_groups
 from apfproxy.settings import HTTP_API, KUBERNETES_API, RequestSettings, Settings
 
 if TYPE_CHECKING:
@@ -233,12 +233,13 @@ def request_of(
 def explained_offline(
     asked: RawRequest, hash_seed: int | None, objects: dict[str, Any], preset: Preset
 ) -> Explanation:
+    headers = (*asked.headers, (QUERY, raw_query(asked.target)))
     found = explained(
         controller_of_flags(**objects, hash_seed=hash_seed),
         LearnedCosts(lambda: 0),
         asked.user,
         preset.attributes_of(asked.method, asked.target),
-        lambda name: header_in(asked.headers, name),
+        lambda name: header_in(headers, name),
     )
     told_apart = (TOLD_APART,) if preset.is_plain and asked.user is ANONYMOUS else ()
     example = (EXAMPLE_NOTE,) if hash_seed is None else ()

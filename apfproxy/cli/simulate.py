@@ -37,7 +37,10 @@ from apfproxy.cli.simulate_tables import print_report
 from apfproxy.flowcontrol.limit_finder import FinderSettings, LimitFinder
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.lint.known_resources import is_of_kubernetes
+from apfproxy.objects.additions import MATCH_QUERY
 from apfproxy.objects.field_errors import counted, one_line
+from apfproxy.objects.types import FlowSchema
+from apfproxy.request.attributes import KNOWN_PARAMETERS
 from apfproxy.settings import (
     AS_KUBERNETES,
     AUTO_SEATS,
@@ -54,7 +57,7 @@ from apfproxy.simulation.simulation import Sequence as Replay
 from apfproxy.simulation.simulation import Simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import BinaryIO
 
     from apfproxy.flowcontrol.preset import Preset
@@ -103,6 +106,10 @@ OTHER_API = (
 NO_MODEL = (
     "without --server-model the server does not slow down under load, so that the limit that is"
     " found tells of the demand alone"
+)
+NO_QUERY = (
+    "an access log has of queries only what decides something in Kubernetes' API: for"
+    f" {MATCH_QUERY} its requests are without"
 )
 AUTO_BOUNDS = dict.fromkeys(("min", "max", "initial"), (1, MAX_SEATS)) | {"target": (50, 99)}
 
@@ -264,11 +271,14 @@ def simulate(  # noqa: PLR0913  flags
     else:
         path = audit_log or access_log
         assert path is not None
-        source = records_of(path, kind, max_broken_lines, is_audit=audit_log is not None)
+        asked = {name for _, in_force, *_ in configurations for name in parameters_of(in_force)}
+        source = records_of(path, kind, max_broken_lines, asked, is_audit=audit_log is not None)
         described = _described(_named(path), source)
         if source.held:
             held = counted(source.held, "request")
             warnings.append(f"{held} waited or never executed in the log; {HELD}")
+        unknown = sorted(asked.difference(() if kind.is_plain else KNOWN_PARAMETERS))
+        warnings += [f"{NO_QUERY} {', '.join(unknown)}"] if access_log and unknown else []
     if preset is None and not any(is_of_kubernetes(each.attributes) for each in source.kinds):
         warnings.append(OTHER_API)
     if is_auto and server_model is None:
@@ -328,13 +338,22 @@ def mix_of(path: str, preset: Preset) -> Mix:
         raise CommandError(f"{where}: {one_line(str(error))}") from None
 
 
-def records_of(path: str, preset: Preset, max_broken: int, *, is_audit: bool) -> Records:
+def parameters_of(objects: Iterable[FlowControlObject]) -> Iterator[str]:
+    """The parameters of queries that FlowSchemas ask for."""
+    for each in objects:
+        if isinstance(each, FlowSchema) and (condition := each.additions.condition):
+            yield from filter(None, (condition.parameter,))
+
+
+def records_of(
+    path: str, preset: Preset, max_broken: int, parameters: Iterable[str], *, is_audit: bool
+) -> Records:
     """Read a log, with notes on stderr; CommandError if it cannot be read, or is no such log."""
     name = _named(path)
     read, other = (read_audit_log, "--access-log") if is_audit else (read_access_log, "--audit-log")
     try:
         with bar("reading") as move:
-            records = read(_lines_of(path, move), max_broken, preset)
+            records = read(_lines_of(path, move), max_broken, preset, parameters)
     except OSError as error:
         raise CommandError(f"{name} cannot be read: {error.strerror or error}") from None
     except (EOFError, zlib.error) as error:

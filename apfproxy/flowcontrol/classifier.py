@@ -178,7 +178,7 @@ class Header(Field):
 MODEL: Final = ":model"
 """The name by which a completion's model is asked for, as if it were a header; none has a colon."""
 QUERY: Final = ":query"
-"""The name of the query as it came, whose bytes are given as Latin-1."""
+"""The name of the query, see `raw_query`."""
 
 
 class Parameter(Header):

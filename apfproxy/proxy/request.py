@@ -40,6 +40,7 @@ from apfproxy.request.attributes import (
     RequestAttributes,
     parse_attributes,
     plain_attributes,
+    raw_query,
     request_timeout_ns,
 )
 from apfproxy.settings import IMPERSONATE, PASS_THROUGH, AuthenticationSettings, RequestSettings
@@ -352,7 +353,7 @@ class Request(RequestDigest):
         """The first value of a field that is forwarded; of a secret the hash; "" for none."""
         head = self.head
         if name == QUERY:
-            return head.target.partition(b"?")[2].decode("latin-1")
+            return raw_query(head.target)
         pattern = rb"^%b:[ \t]*([^\r\n]*)" % name.encode()
         found = re.search(pattern, head.forwarded(), re.MULTILINE | re.IGNORECASE)
         if found is None:

@@ -258,6 +258,11 @@ def parse_query(query: bytes) -> Query:
     return {key: tuple(values) for key, values in parameters.items()}
 
 
+def raw_query(target: bytes) -> str:
+    """The query of a target as it came, its bytes as Latin-1."""
+    return target.partition(b"?")[2].decode("latin-1")
+
+
 def parameter_pattern(name: str) -> re.Pattern[bytes]:
     """A pattern of the values of a parameter with an ASCII name, by which any server divides."""
     return re.compile(rf"(?:^|[&;]){spelled(name)}(?:=([^&;#]*))?(?![^&;#])".encode())

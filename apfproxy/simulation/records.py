@@ -10,10 +10,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.flowcontrol.preset import KUBERNETES
-from apfproxy.request.attributes import RequestAttributes, User, request_timeout_ns
+from apfproxy.request.attributes import (
+    RequestAttributes,
+    User,
+    parameter_pattern,
+    parameter_values,
+    raw_query,
+    request_timeout_ns,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    import re
+    from collections.abc import Hashable, Iterable, Iterator
 
     from apfproxy.flowcontrol.preset import Preset
 
@@ -42,6 +50,7 @@ class Kind:
         seats: The seats that each takes; 0 to have that estimated.
         headers: Header fields that FlowSchemas may look at: names in lower case, and values.
         tokens: Tokens of a completion; 0 for other requests.
+        query: As it came, for FlowSchemas that ask for parameters.
     """
 
     client: str
@@ -51,10 +60,16 @@ class Kind:
     seats: int = 0
     headers: tuple[tuple[str, str], ...] = ()
     tokens: int = 0
+    query: str = ""
 
 
-def essence(kind: Kind, *, with_names: bool) -> tuple[Hashable, ...]:
-    """All of a kind that decides anything; names count if written and in `with_names`."""
+def essence(
+    kind: Kind, patterns: Iterable[re.Pattern[bytes]] = (), *, with_names: bool
+) -> tuple[Hashable, ...]:
+    """All of a kind that decides anything; names count if written and in `with_names`.
+
+    The patterns are of parameters that FlowSchemas ask for.
+    """
     of = kind.attributes
     is_read = of.is_resource_request and not of.is_mutating
     return (
@@ -64,6 +79,7 @@ def essence(kind: Kind, *, with_names: bool) -> tuple[Hashable, ...]:
         of.path_prefix if of.is_resource_request else of.path,
         of.list_options,
         of.query.get("fieldSelector") if of.verb == "watch" else None,
+        repr([parameter_values(each, kind.query.encode("latin-1")) for each in patterns]),
     )
 
 
@@ -78,13 +94,14 @@ def kind_of(
     tokens: int = 0,
 ) -> Kind:
     """The kind of requests with a method and a target; AttributesError or DeadlineError."""
-    attributes = preset.attributes_of(method, target.encode("utf-8", "surrogateescape"))
+    raw = target.encode("utf-8", "surrogateescape")
+    attributes = preset.attributes_of(method, raw)
     timeout_ns = request_timeout_ns(attributes, round(preset.timeout_s * 1e9))
-    return Kind(client, user, attributes, timeout_ns, seats, headers, tokens)
+    return Kind(client, user, attributes, timeout_ns, seats, headers, tokens, raw_query(raw))
 
 
 class Records:
-    """Requests of a log, to a kind of API.
+    """Requests of a log, to a kind of API; `parameters` are those that FlowSchemas ask for.
 
     Attributes:
         kinds: The kinds of all requests.
@@ -100,8 +117,9 @@ class Records:
         held: Requests that waited, or never executed, when they were logged.
     """
 
-    def __init__(self, preset: Preset = KUBERNETES) -> None:
+    def __init__(self, preset: Preset = KUBERNETES, parameters: Iterable[str] = ()) -> None:
         self._preset = preset
+        self._patterns = [parameter_pattern(each) for each in parameters]
         self.kinds: list[Kind] = []
         self.skipped = self.early = self.left_out = self.foreign = self.misfits = 0
         self.unlogged = self.broken = self.guessed = self.held = 0
@@ -136,7 +154,7 @@ class Records:
         if number is None:
             kind = kind_of(user.name, user, method, target, seats, (), self._preset, tokens)
             kinds = self.kinds
-            alike = essence(kind, with_names=len(kinds) < MANY_KINDS)
+            alike = essence(kind, self._patterns, with_names=len(kinds) < MANY_KINDS)
             number = self._numbers.setdefault(alike, len(kinds))
             if number == len(kinds):
                 kinds.append(kind)

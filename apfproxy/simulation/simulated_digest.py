@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.flowcontrol.classifier import QUERY
 from apfproxy.flowcontrol.passage import RequestDigest
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ class SimulatedDigest(RequestDigest):
 
     def __init__(self, kind: Kind, counts: KindCounts, estimate: WorkEstimate | None) -> None:
         super().__init__(kind.user, kind.attributes, kind.timeout_ns, counts, estimate)
-        self._headers = dict(kind.headers)
+        self._headers = {**dict(kind.headers), QUERY: kind.query}
         self.tokens = kind.tokens
 
     def header(self, name: str) -> str:

@@ -13,7 +13,7 @@ from apfproxy.admin.explain_page import (
     read_raw_request,
     request_of_line,
 )
-from apfproxy.flowcontrol.classifier import MODEL
+from apfproxy.flowcontrol.classifier import MODEL, QUERY
 from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import DownstreamSettings, Settings
 
@@ -126,7 +126,7 @@ def test_other_limits() -> None:
 @pytest.mark.parametrize(
     ("query", "name", "groups", "verb", "path"),
     [
-        ("target=/a", *("system:anonymous", "system:unauthenticated"), *("get", "/a")),
+        ("target=/a?a=b%2Bc", *("system:anonymous", "system:unauthenticated"), *("get", "/a")),
         (
             "target=%2Fa%2520b&method=POST&user=a%FF",
             *("a\udcff", "system:authenticated", "post", "/a b"),
@@ -145,8 +145,9 @@ def test_question(query: str, name: str, groups: str, verb: str, path: str) -> N
     found, attributes, headers = question(query, Settings())
 
     assert (name, tuple(groups.split())) == (found.name, found.groups)
-    assert (verb, path, ()) == (attributes.verb, attributes.path, headers)
-    asked = ("x-a", "b"), (MODEL, "llama3:8b")
+    sent = (QUERY, "a=b+c" if "?" in query else "")
+    assert (verb, path, (sent,)) == (attributes.verb, attributes.path, headers)
+    asked = sent, ("x-a", "b"), (MODEL, "llama3:8b")
     assert asked == question(f"{query}&model=llama3:8b&header=X-A:b", Settings())[2]
 
 

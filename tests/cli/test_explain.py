@@ -118,16 +118,28 @@ def test_a_level_that_may_lend_all(
     assert decision == found["outcome"]["decision"]
 
 
+COMPLETION = "--preset http --verb POST --path /v1/chat/completions"
+
+
 @pytest.mark.parametrize(
-    ("flags", "level"),
-    [("--model llama3", "level"), ("--model gpt", "catch-all"), ("", "catch-all")],
+    ("condition", "flags", "level"),
+    [
+        ("match-model: llama*", f"{COMPLETION} --model llama3", "level"),
+        ("match-model: llama*", f"{COMPLETION} --model gpt", "catch-all"),
+        ("match-model: llama*", COMPLETION, "catch-all"),
+        ("match-query: format=csv", "--preset http --path /x?format=csv", "level"),
+        ("match-query: format=csv", "--preset http --path /x?format=json", "catch-all"),
+        ("match-query: 'limit=!, 0'", "list pods -A", "level"),
+        ("match-query: 'limit=!, 0'", "--path /api/v1/pods?limit=500", "catch-all"),
+    ],
 )
-def test_model(flags: str, level: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_conditions(
+    condition: str, flags: str, level: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = LEVEL.replace("LEVEL_ANNOTATIONS", "")
-    text = text.replace("SCHEMA_ANNOTATIONS", "apfproxy.io/match-model: llama*")
+    text = text.replace("SCHEMA_ANNOTATIONS", f"apfproxy.io/{condition}")
     (tmp_path / "a.yaml").write_text(text)
-    asked = f"--preset http --no-suggested-objects --objects {tmp_path} --as u {flags}"
-    found = explained(f"--verb POST --path /v1/chat/completions {asked}", capsys)
+    found = explained(f"{flags} --no-suggested-objects --objects {tmp_path} --as u", capsys)
 
     assert level == found["priorityLevel"]["name"]
 

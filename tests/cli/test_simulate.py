@@ -297,6 +297,30 @@ def test_note_for_requests_to_another_api(
     assert has_hint == ("Note: none of the requests is for a" in capsys.readouterr().out)
 
 
+def test_queries(tmp_path: Path, report: Callable[..., dict[str, Any]]) -> None:
+    """An audit log has them, an access log only those of Kubernetes' own APIs."""
+    text = LEVEL.replace("LEVEL_ANNOTATIONS", "")
+    objects = tmp_path / "objects.yaml"
+    objects.write_text(text.replace("SCHEMA_ANNOTATIONS", "apfproxy.io/match-query: 'expand=*'"))
+    event = {**EVENT, "user": {"username": "u"}}
+    uris = [f"/api/v1/pods?{query}" for query in ("expand=a", "limit=5&expand=b", "limit=5", "")]
+    audit = written(tmp_path / "a", lines_of(*({**event, "requestURI": each} for each in uris)))
+    access = written(tmp_path / "b", lines_of(LINE))
+    found = [
+        report(*flags, "--objects", str(objects))
+        for flags in (["--audit-log", audit], ["--access-log", access])
+    ]
+
+    levels = [each["configurations"][0]["levels"] for each in found]
+    assert [{"level": 2, "global-default": 2}, {"global-default": 1}] == [
+        {row["priorityLevel"]: row["executed"] for row in rows if row["executed"]}
+        for rows in levels
+    ]
+    assert [False, True] == [
+        any("without expand" in text for text in each["warnings"]) for each in found
+    ]
+
+
 @pytest.mark.parametrize(("policy", "waits"), [("prompt", False), ("kubernetes", True)])
 def test_limit_adjustment(
     policy: str, tmp_path: Path, report: Callable[..., dict[str, Any]], *, waits: bool

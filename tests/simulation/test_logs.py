@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apfproxy.flowcontrol.preset import HTTP
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.request.attributes import AttributesError, User
 from apfproxy.simulation import records as module
@@ -338,6 +339,14 @@ def test_essence(method: str, first: str, second: str, are_alike: bool) -> None:
         for target in (first, second)
     )
     assert are_alike == (one == other)
+
+
+def test_parameters_that_flow_schemas_ask_for_tell_kinds_apart() -> None:
+    records = Records(HTTP, ["format"])
+    for query in ("format=csv", "a=b&format=csv", "format=json", "a=b", ""):
+        records.add(0, USER, "GET", f"/x?{query}", MS)
+
+    assert ["format=csv", "format=json", "a=b"] == [each.query for each in records.kinds]
 
 
 class Entry(msgspec.Struct):
