@@ -294,7 +294,10 @@ def user_of_person(settings: JwtSettings, claims: dict[str, Any]) -> User:
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)
     if not isinstance(name, str) or not name or UNFIT.search(name):
-        raise ClaimsError(f"the claim {settings.username_claim} is missing or no text")
+        raise ClaimsError(
+            f"the claim {settings.username_claim} is missing or no text; usernameClaim says which"
+            " has the user"
+        )
     if settings.username_claim == "email" and claims.get("email_verified", True) is not True:
         raise ClaimsError("the claim email_verified is not true")
     groups: list[str] = []

@@ -12,7 +12,7 @@ from msgspec import structs
 from apfproxy.base.address import LOCALHOST, is_local
 from apfproxy.base.errors import OperatorError
 from apfproxy.flowcontrol.preset import PRESETS
-from apfproxy.http.credential_fields import is_impersonation
+from apfproxy.http.credential_fields import COOKIE, is_impersonation
 from apfproxy.http.request_fields import RESERVED_NAMES
 from apfproxy.objects.field_errors import closest, counted
 from apfproxy.request.attributes import OWN_PATHS
@@ -365,7 +365,7 @@ def _of_identities(settings: Settings) -> Iterator[str]:
     ):
         yield (
             "upstream.identity: frontProxy over https needs upstream.tls.certificateFile, by which"
-            " the server knows the proxy; or, if nobody else can reach the server,"
+            " the server knows the proxy; or, where only the proxy reaches the server,"
             " upstream.identityWithoutCertificate"
         )
     is_plain = upstream.address != UNSAID and not upstream.address.is_tls
@@ -415,7 +415,8 @@ def _taken(
         lower = name.lower().encode()
         is_claim = rules is not None and rules.is_claim(lower)
         if lower in RESERVED_NAMES or is_impersonation(lower) or is_claim:
-            yield f"{where}: {name} means something else; choose another name"
+            instead = "unverified.cookies is for it" if lower == COOKIE else "choose another name"
+            yield f"{where}: {name} means something else; {instead}"
 
 
 def _of_api_keys(authentication: AuthenticationSettings) -> Iterator[str]:

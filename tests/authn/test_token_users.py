@@ -133,7 +133,7 @@ def test_claims_in_objects_and_of_texts(
 
 @pytest.mark.parametrize("is_prefixed", [False, True])
 def test_secret_names_no_user_of_kubernetes(is_prefixed: bool) -> None:
-    """Claims of a shared secret make nobody exempt; without an issuer users have no prefix."""
+    """Claims of a shared secret make no user exempt; without an issuer users have no prefix."""
     prefixes = {"username_prefix": "u:", "groups_prefix": "g:"} if is_prefixed else {}
     settings = JwtSettings(secret_file="s", groups_claim="role", **prefixes)  # type: ignore[arg-type]  # noqa: S106  texts all, and a file
     expected = User("u:jo", ("g:dev",)) if is_prefixed else User("jo", ("dev",))

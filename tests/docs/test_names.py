@@ -18,7 +18,7 @@ from apfproxy.admin.live_state import page_name
 from apfproxy.admin.metric_table import TABLE
 from apfproxy.app.process import ProxyProcess
 from apfproxy.cli.main import main
-from apfproxy.settings import ClusterSection
+from apfproxy.settings import ClusterSection, JwtSettings
 from apfproxy.settings.contradictions import check
 from apfproxy.settings.file import parse_settings, setting_paths, settings_in
 from tests.docs.pages import ROOT, SPAN, Page, page, pages, table
@@ -50,7 +50,8 @@ PRESETS = {"docs/any-http-api.md": "http", "docs/llm.md": "llm"}
 @cache
 def setting_names() -> set[str]:
     """Every way to name a setting or a section: any run of the parts of its path."""
-    paths = [path.split(".") for path in (*setting_paths(), *settings_in(ClusterSection))]
+    of_lists = *settings_in(ClusterSection), *settings_in(JwtSettings)
+    paths = [path.split(".") for path in (*setting_paths(), *of_lists)]
     return {
         ".".join(path[start:end])
         for path in paths

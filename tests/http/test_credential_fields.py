@@ -272,7 +272,7 @@ def session(value: str) -> str:
     ],
 )
 def test_session_cookies_come_after_secrets_and_before_names(cookies: list[str], name: str) -> None:
-    """Of several fields and of several values the first counts; nothing of it is in the name."""
+    """The first of several fields and values counts."""
     fields = [(b"cookie", each.encode()) for each in cookies]
     found = read_credentials(NAMING, [], [], [], [(b"x-client", b"c"), *fields])
     assert User(name, ("system:unauthenticated",)) == found.alias

@@ -160,7 +160,7 @@ authentication: {unverified: {headers: [X-Forwarded-For]}}
 authentication: {unverified: {headers: [Impersonate-User]}}
 > authentication.unverified.headers: Impersonate-User means something else; choose another name
 authentication: {unverified: {secretHeaders: [Cookie]}}
-> authentication.unverified.secretHeaders: Cookie means something else; choose another name
+> authentication.unverified.secretHeaders: Cookie means something else; unverified.cookies is...
 authentication: {apiKeys: {file: k, header: X-Own}, unverified: {headers: [x-api-key]}}
 > authentication.unverified.headers: x-api-key has a secret, and names are in logs...
 authentication: {apiKeys: {file: k, header: X-Own}, unverified: {headers: [x-own]}}
