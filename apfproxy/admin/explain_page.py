@@ -158,7 +158,14 @@ def explained(
 ) -> Explanation:
     """Explain a request by the page's query, with notes about this proxy; ValueError."""
     user, attributes, headers = question(query, settings)
-    found = explain(controller, costs, user, attributes, lambda name: header_in(headers, name))
+    found = explain(
+        controller,
+        costs,
+        user,
+        attributes,
+        lambda name: header_in(headers, name),
+        settings.flow_control.max_list_seats,
+    )
     return msgspec.structs.replace(found, notes=(*found.notes, *notes(user)))
 
 

@@ -110,9 +110,12 @@ class Cluster:
         )
         self.kinds = KindMeter(clock.now_ns())
         self.costs = LearnedCosts(clock.now_ns)
+        self.estimator = WorkEstimator(
+            self.costs.object_stats, self.costs.watch_count, settings.flow_control.max_list_seats
+        )
         flow_control = FlowControl(
             self.controller,
-            WorkEstimator(self.costs.object_stats, self.costs.watch_count),
+            self.estimator,
             self.costs,
             self.kinds,
             clock,
@@ -365,6 +368,7 @@ class Cluster:
             self._list_enforcement(settings)
             is_prompt = settings.flow_control.limit_adjustment == PROMPT
             self.controller.adjust_promptly(is_prompt=is_prompt)
+            self.estimator.bound_lists(settings.flow_control.max_list_seats)
             self._find_limit(settings)
         if (settings.flow_control, settings.upstream) != (before.flow_control, before.upstream):
             self._fit_limit()

@@ -35,6 +35,7 @@ from apfproxy.cli.parameters import (
 )
 from apfproxy.cli.simulate_tables import print_report
 from apfproxy.flowcontrol.limit_finder import FinderSettings, LimitFinder
+from apfproxy.flowcontrol.passage import MOST_LIST_SEATS
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.lint.known_resources import is_of_kubernetes
 from apfproxy.objects.additions import MATCH_QUERY
@@ -191,6 +192,12 @@ auto_option = partial(click.option, metavar="NAME=N,...", type=Parsed("settings"
 @suggested_objects_option
 @limit_adjustment_option
 @number_option(
+    "--max-list-seats",
+    type=WholeNumber(1, MOST_LIST_SEATS),
+    default=DEFAULTS.max_list_seats,
+    help="Seats of one LIST at most; the setting flowControl.maxListSeats.",
+)
+@number_option(
     "--hash-seed",
     type=WholeNumber(0, (1 << 32) - 1),
     default=0,
@@ -231,6 +238,7 @@ def simulate(  # noqa: PLR0913  flags
     path_prefix: tuple[str, ...],
     suggested_objects: bool,
     limit_adjustment: str | None,
+    max_list_seats: int,
     hash_seed: int,
     warm_up: float,
     top: int,
@@ -293,6 +301,7 @@ def simulate(  # noqa: PLR0913  flags
                 move,
                 hash_seed=hash_seed,
                 is_prompt=limit_adjustment != AS_KUBERNETES,
+                max_list_seats=max_list_seats,
                 warm_up_ns=round(warm_up * 1e9),
                 server_model=server_model,
                 finder=finder,

@@ -18,6 +18,7 @@ from apfproxy.flowcontrol.mismatch import Mismatch, mismatches, quoted
 from apfproxy.flowcontrol.passage import (
     BYTES_PER_SEAT,
     LIST_VERBS,
+    MAX_LIST_SEATS,
     MUTATING_VERBS,
     WATCHES_PER_SEAT,
     WorkEstimator,
@@ -175,6 +176,7 @@ def explain(
     user: User,
     attributes: RequestAttributes,
     header_of: Callable[[str], str] = no_header,
+    max_list_seats: int = MAX_LIST_SEATS,
 ) -> Explanation:
     """Explain what becomes of a request that came now."""
     notes = []
@@ -186,9 +188,8 @@ def explain(
     queue_set = level.queue_set
     queue_set.sync()
     hand = hand_of(found)
-    estimate = WorkEstimator(costs.object_stats, costs.watch_count).estimate(
-        attributes, level.max_seats
-    )
+    estimator = WorkEstimator(costs.object_stats, costs.watch_count, max_list_seats)
+    estimate = estimator.estimate(attributes, level.max_seats)
     has_seats = takes_seats(attributes)
     schemas = tuple(
         FlowSchemaPart(
@@ -253,7 +254,7 @@ def explain(
             final_seats=estimate.final_seats,
             additional_latency_seconds=estimate.additional_latency_ns / NS_PER_S,
             takes_seats=has_seats,
-            source=estimate_source(attributes, costs, level.max_seats),
+            source=estimate_source(attributes, costs, level.max_seats, max_list_seats),
         ),
         outcome=outcome,
         additions=describe(found.flow_schema.additions) + describe(level.additions),
@@ -483,7 +484,12 @@ def _after_dispatch(
     return Foresight(Decision.WAIT, queue.index, ahead)
 
 
-def estimate_source(attributes: RequestAttributes, costs: LearnedCosts, max_seats: int) -> str:
+def estimate_source(
+    attributes: RequestAttributes,
+    costs: LearnedCosts,
+    max_seats: int,
+    max_list_seats: int = MAX_LIST_SEATS,
+) -> str:
     """Where the estimate of a request's work comes from; `max_seats` 0 is no limit."""
     if attributes.is_plain:
         return "every request of an API that is not Kubernetes takes one seat (preset: http or llm)"
@@ -497,6 +503,8 @@ def estimate_source(attributes: RequestAttributes, costs: LearnedCosts, max_seat
     if attributes.verb in LIST_VERBS:
         options = attributes.list_options
         assert options is not None
+        if not 0 < max_seats <= max_list_seats:
+            most = f", {max_list_seats} at most (flowControl.maxListSeats)"
         if not options.is_decodable:
             return f"its options cannot be decoded, so it counts as the dearest list{most}"
         stats = costs.object_stats(attributes)

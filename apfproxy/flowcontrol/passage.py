@@ -9,7 +9,8 @@ and the notes on top flows are kept here and nowhere else.
 The seats that a request needs, and how long it works on after its end, are estimated so:
 
 - A LIST, and a WATCH that begins with initial events, takes a seat per 100 kB that the server
-  holds in memory for it.
+  holds in memory for it, up to a maximum that can be set; what a WATCH sends is cached, and so it
+  takes 10 at most.
 - A write takes one seat, and then, when its response is out, seats for the watchers to be told.
 - Everything else takes one seat.
 
@@ -60,12 +61,15 @@ def is_completion(attributes: RequestAttributes) -> bool:
 
 # All of these as in Kubernetes.
 BYTES_PER_SEAT: Final = 100_000
-MAX_LIST_SEATS: Final = 100
+MAX_LIST_SEATS: Final = 100  # unless set otherwise
 MAX_CACHED_LIST_BYTES: Final = 1_000_000  # the watch cache streams what it has, piece by piece
 MAX_OBJECT_BYTES: Final = 1_500_000  # the largest request that etcd takes
 MAX_MUTATING_SEATS: Final = 10
 WATCHES_PER_SEAT: Final = 10
 SEAT_TICKS_PER_EVENT: Final = 500_000  # of 1e-8 seat-seconds: one seat for 5 ms
+
+MOST_LIST_SEATS: Final = 10_000
+"""Bounds what can be set, far above the levels of any server: each estimate is made beforehand."""
 
 LIST_VERBS: Final = frozenset({"list", "watch"})
 MUTATING_VERBS: Final = frozenset({"create", "update", "patch", "delete"})
@@ -79,9 +83,17 @@ class WorkEstimator:
         self,
         object_stats: Callable[[RequestAttributes], ObjectStats | None],
         watch_count: Callable[[RequestAttributes], int],
+        max_list_seats: int = MAX_LIST_SEATS,
     ) -> None:
         self._object_stats = object_stats
         self._watch_count = watch_count
+        self.bound_lists(max_list_seats)
+
+    def bound_lists(self, seats: int) -> None:
+        """Have a LIST, or a WATCH, take so many seats at most, from 1 to `MOST_LIST_SEATS`."""
+        self.max_list_seats = seats
+        wider = [WorkEstimate(each) for each in range(len(LIST_ESTIMATES), seats + 1)]
+        self._list_estimates = (*LIST_ESTIMATES, *wider)
 
     def fixed(self, attributes: RequestAttributes) -> WorkEstimate | None:
         """The estimate if it depends on nothing but the attributes, else None."""
@@ -112,14 +124,16 @@ class WorkEstimator:
         if estimate is not None:
             return estimate
         if attributes.verb in LIST_VERBS:
-            return LIST_ESTIMATES[self._list_seats(attributes, max_seats)]
+            return self._list_estimates[self._list_seats(attributes, max_seats)]
         watch_count = self._watch_count(attributes)
         if counters is not None:
             counters.watch_count.observe(watch_count)
         return _mutating(watch_count, max_seats)
 
     def _list_seats(self, attributes: RequestAttributes, max_seats: int) -> int:
-        most = min(max_seats or MAX_LIST_SEATS, MAX_LIST_SEATS)
+        most = self.max_list_seats
+        if 0 < max_seats < most:
+            most = max_seats
         options = attributes.list_options
         assert options is not None
         if not options.is_decodable:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, TypeVar, dataclass
 from msgspec import Meta, Struct, field, structs
 
 from apfproxy.base.address import UNIX_MODE, UNSAID, Address, Network
+from apfproxy.flowcontrol.passage import MAX_LIST_SEATS, MOST_LIST_SEATS
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.http.credential_fields import CredentialRules, UnverifiedRules
 from apfproxy.settings import values
@@ -520,6 +521,7 @@ class FlowControlSettings(Record):
     auto_limit: AutoLimitSettings = AutoLimitSettings()
     per_endpoint: Seats | None = None
     limit_adjustment: Annotated[str, form(one_of(PROMPT, AS_KUBERNETES))] = PROMPT
+    max_list_seats: Annotated[int, bounds(1, MOST_LIST_SEATS)] = MAX_LIST_SEATS
     objects: tuple[File, ...] = ()
     store: File | None = None
     kubernetes: KubernetesSettings = KubernetesSettings()

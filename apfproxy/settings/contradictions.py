@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -11,6 +12,7 @@ from msgspec import structs
 
 from apfproxy.base.address import LOCALHOST, is_local
 from apfproxy.base.errors import OperatorError
+from apfproxy.flowcontrol.limits import MAX_SEATS_FRACTION
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.http.credential_fields import COOKIE, is_impersonation
 from apfproxy.http.request_fields import RESERVED_NAMES
@@ -576,6 +578,7 @@ def warnings(settings: Settings) -> list[str]:
             "flowControl.autoLimit is of no use, since the limit is fixed; set"
             " flowControl.serverConcurrencyLimit (--server-concurrency-limit) to auto"
         )
+    found += _doubtful_lists(settings)
     limit = flow_control.server_concurrency_limit
     is_default = flow_control.per_endpoint is None and (
         limit == DEFAULTS.flow_control.server_concurrency_limit
@@ -618,6 +621,22 @@ def warnings(settings: Settings) -> list[str]:
             " certificate ends at the proxy; use frontProxy or impersonate"
         )
     return found
+
+
+def _doubtful_lists(settings: Settings) -> Iterator[str]:
+    flow_control, setting = settings.flow_control, "flowControl.maxListSeats"
+    seats = flow_control.max_list_seats
+    if seats == DEFAULTS.flow_control.max_list_seats:
+        return
+    if PRESETS[settings.preset].is_plain:
+        yield f"{setting} is of no use: with the preset {settings.preset} no request is a LIST"
+    limit = flow_control.auto_limit.max if flow_control.is_auto else flow_control.seats(1)
+    most = math.ceil(limit * MAX_SEATS_FRACTION)
+    if flow_control.per_endpoint is None and seats > most:
+        yield (
+            f"{setting} is {seats}: a request may take 15 % of the seats of a level with queues,"
+            f" which are {most} even if it has all {limit}; set a number below, or a larger limit"
+        )
 
 
 def access_warning(settings: Settings, *, is_here: bool | None = None) -> str:

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from apfproxy.flowcontrol.passage import LIST_VERBS, MAX_LIST_SEATS
+from apfproxy.flowcontrol.passage import LIST_VERBS, MOST_LIST_SEATS
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.go_text import parse_time
 from apfproxy.request.attributes import METHOD_OF_VERB, User, authenticated, parse_duration_ns
@@ -237,7 +237,7 @@ def _take_line(line: AccessLine, records: Records) -> None:
         method,
         target,
         service_ns,
-        min(max(line.seats, 0), MAX_LIST_SEATS) if line.verb in LIST_VERBS else 0,
+        min(max(line.seats, 0), MOST_LIST_SEATS) if line.verb in LIST_VERBS else 0,
         min(max((line.prompt_tokens or 0) + (line.completion_tokens or 0), 0), MOST_TOKENS),
     )
     records.held += line.wait_seconds > 0 or service_ns == UNKNOWN_NS

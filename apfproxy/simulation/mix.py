@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from apfproxy.flowcontrol.classifier import MODEL
-from apfproxy.flowcontrol.passage import is_completion
+from apfproxy.flowcontrol.passage import MOST_LIST_SEATS, is_completion
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.additions import HeaderUse, use_of
 from apfproxy.objects.documents import Mapping, split_documents
@@ -44,7 +44,6 @@ MOST_CLIENTS = 100_000
 MOST_RATE = 1_000_000.0
 MOST_REQUESTS = 1_000_000_000
 """By flows with a rate: five hours."""
-MOST_SEATS = 100
 MOST_TOKENS = 10_000_000
 MOST_SIGMA = 10.0
 
@@ -138,7 +137,7 @@ class FlowEntry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     rate: Annotated[float, msgspec.Meta(gt=0, le=MOST_RATE)] = 0.0
     clients: Annotated[int, msgspec.Meta(ge=1, le=MOST_CLIENTS)] = 0
     arrivals: Literal["poisson", "constant"] = "poisson"
-    seats: Annotated[int, msgspec.Meta(ge=1, le=MOST_SEATS)] = 0
+    seats: Annotated[int, msgspec.Meta(ge=1, le=MOST_LIST_SEATS)] = 0
     think_time: Duration = Duration(0)
     start: Duration = Duration(0)
     stop: Duration = Duration(LONGEST_NS)

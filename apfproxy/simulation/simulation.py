@@ -93,6 +93,7 @@ class Simulation:
         limit: Seats of the whole server, unless they are to be found.
         hash_seed: Decides which queues flows are dealt.
         is_prompt: As of `Controller`; the proxy's default.
+        max_list_seats: Of one LIST, whatever a log or a mix says.
         warm_up_ns: What happens before is in the series, but does not count otherwise.
         server_model: Without one, service times are as given.
         finder: Finds the limit, if that is to be found.
@@ -110,13 +111,14 @@ class Simulation:
         counted_from_ns: When the warm-up was over; 0 without one, or if it never was.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  one for each flag
         self,
         objects: Iterable[FlowControlObject],
         limit: int,
         *,
         hash_seed: int = 0,
         is_prompt: bool = True,
+        max_list_seats: int = MAX_LIST_SEATS,
         warm_up_ns: int = 0,
         server_model: ServerModel | None = None,
         finder: Finder | None = None,
@@ -149,7 +151,7 @@ class Simulation:
         self._kinds = KindMeter(0)
         self.flow_control = FlowControl(
             self.controller,
-            WorkEstimator(costs.object_stats, costs.watch_count),
+            WorkEstimator(costs.object_stats, costs.watch_count, max_list_seats),
             costs,
             self._kinds,
             clock,
@@ -295,7 +297,8 @@ class Simulation:
         found = self.flow_control.classify(digest)
         level, schema = found.level, found.flow_schema.metadata.name
         if kind.seats:
-            digest.fixed_estimate = WorkEstimate(min(kind.seats, level.max_seats or MAX_LIST_SEATS))
+            most = self.flow_control.estimator.max_list_seats
+            digest.fixed_estimate = WorkEstimate(min(kind.seats, level.max_seats or most, most))
         key = (kind.client, level.name, schema, found.flow.distinguisher)
         if key not in self.tallies and len(self.tallies) >= MAX_TALLIES:
             key = (OTHERS, level.name, schema, OTHERS)

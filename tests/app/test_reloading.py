@@ -135,6 +135,7 @@ flowControl:
   perEndpoint: 29
   autoLimit: {min: 3, max: 90, initial: 30, target: 90}
   limitAdjustment: kubernetes
+  maxListSeats: 200
   objects: [objects]
   store: store.db
   suggestedObjects: false

@@ -176,3 +176,18 @@ async def test_what_was_only_observed_ends_so() -> None:
         await until(lambda: not queue_set.requests_executing)
 
     assert [200, 200, 200, 200] == [*answers, last]
+
+
+@on_uvloop
+async def test_seats_of_a_list_are_bounded() -> None:
+    """One whose options cannot be decoded takes as many as it may."""
+    list_ = b"GET /api/v1/pods?limit=x HTTP/1.1\r\nHost: a\r\n\r\n"
+    async with running(Setup(objects=NARROW, seats=600)) as scene:
+        settings, holds = scene.process.settings, []
+        for most, in_use in ((3, 3), (20, 23), (100, 113)):
+            flow_control = replace(settings.flow_control, max_list_seats=most)
+            await put(scene, replace(settings, flow_control=flow_control))
+            holds.append(await scene.take_seat(list_))
+            assert in_use == scene.level().queue_set.seats_in_use
+        for hold in holds:
+            await hold.end()

@@ -430,6 +430,7 @@ TOKEN = parse_attributes("POST", b"/api/v1/namespaces/x/serviceaccounts/a/token"
             " once, 9 at most here",
             id="known",
         ),
+        (get(b"?limit=x"), Known(), 101, "dearest list, 100 at most (flowControl.maxListSeats)"),
         (get(), Known(ObjectStats(1, 1000)), 0, "1 object of 1000 bytes is known;"),
         (parse_attributes("DELETE", OF_X + b"/p"), Known(watches=9), 9, "it is 9"),
         (parse_attributes("PUT", OF_X + b"/p"), Known(watches=40), 3, "40 watches are"),

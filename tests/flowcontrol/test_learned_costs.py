@@ -302,6 +302,30 @@ def test_list(target: bytes, stats: ObjectStats | None, max_seats: int, seats: i
 
 
 @pytest.mark.parametrize(
+    ("most", "max_seats", "target", "seats"),
+    [
+        (7, 0, "", 7),
+        (7, 5, "", 5),
+        (7, 0, "?watch=1", 7),
+        (500, 0, "", 500),
+        (500, 400, "", 400),
+        (500, 0, "?limit=x", 500),
+        (500, 0, "?limit=300", 300),
+        (500, 0, "?watch=1", 10),
+    ],
+)
+def test_a_maximum_for_lists(most: int, max_seats: int, target: str, seats: int) -> None:
+    """It is that of watches, too, but not that of writes; and can change at any time."""
+    bounded = estimator(ObjectStats(10_000, 100_000), watch_count=1000)
+    for each in (7, 500, most):
+        bounded.bound_lists(each)
+
+    assert seats == bounded.estimate(get(f"{PODS}{target}"), max_seats).max_seats
+    create = parse_attributes("POST", PODS_OF_N.encode())
+    assert 10 == bounded.estimate(create, 0).max_seats
+
+
+@pytest.mark.parametrize(
     ("estimate", "max_seats", "work"),
     [
         pytest.param(ONE_SEAT, 1, 300_000, id="one-seat"),

@@ -266,6 +266,15 @@ flowControl: {autoLimit: {min: 4}}
 > flowControl.autoLimit is of no use, since the limit is fixed; set...
 flowControl: {serverConcurrencyLimit: auto, autoLimit: {min: 4}}
 >
+flowControl: {maxListSeats: 90}
+>
+flowControl: {perEndpoint: 8, maxListSeats: 200}
+>
+flowControl: {serverConcurrencyLimit: auto, maxListSeats: 301}
+> flowControl.maxListSeats is 301: a request may take 15 % of the seats of a level with queues...
+preset: http
+flowControl: {maxListSeats: 20}
+> flowControl.maxListSeats is of no use: with the preset http no request is a LIST
 preset: llm
 > flowControl.serverConcurrencyLimit (--server-concurrency-limit) is 600, the default: a model...
 preset: llm

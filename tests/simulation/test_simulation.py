@@ -58,6 +58,14 @@ def test_seats_and_queues_are_those_of_the_configuration() -> None:
     assert (10, 1_800 * MS, 0) == (view.max_seats, view.seat_ns, view.borrowed_ns)
 
 
+@pytest.mark.parametrize(("most", "seats"), [(100, 60), (40, 40), (5, 5)])
+def test_seats_of_a_list_are_bounded(most: int, seats: int) -> None:
+    simulation = Simulation(objects(), 400, max_list_seats=most)
+    ran(simulation, [(0, kind(seats=100, target="/api/v1/pods"), MS)])
+
+    assert seats == simulation.views["level"].max_seats
+
+
 def test_watches_make_writes_wider() -> None:
     """A watch gives its seat back at once, but counts for writes until its end."""
     simulation = Simulation(objects(), 100)
