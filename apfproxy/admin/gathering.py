@@ -243,44 +243,25 @@ def cluster_state(
     where, problem = displayable(where), displayable(problem)
     if serving is None:
         return ClusterState(name=name, where=where, problem=problem)
-    controller, kinds = serving.controller, serving.kinds
-    now_ns = controller.now_ns()
-    schemas = controller.flow_schemas()
+    controller, (limit, members) = serving.controller, serving.shared or (None, None)
+    parts = flow_control_parts(controller, serving.kinds, is_full=is_full)
     reachable = reachable_levels(
-        schemas, knows_users=serving.knows_users, is_plain=serving.is_plain
+        controller.flow_schemas(), knows_users=serving.knows_users, is_plain=serving.is_plain
     ).union(PRIORITY_LEVELS)
-    limit, members = serving.shared or (None, None)
-    levels = sorted(controller.levels.items())
-    fair, wanted = controller.seat_fair_frac, sum(level.target for _, level in levels)
+    for level in parts["levels"]:
+        level.is_reachable = level.name in reachable
     return read(
         ClusterState,
         serving,
         controller,
+        **parts,
         name=name,
         where=where,
         problem=problem,
         is_serving=True,
         shared_limit=limit,
         members=members,
-        fair=[fair, wanted] if fair else [],
         client_problems=list(serving.client_problems),
-        dangling=len(controller.in_force.dangling),
-        levels=[
-            level_state(level, now_ns, is_full=is_full, is_reachable=each in reachable)
-            for each, level in levels
-        ],
-        flow_schemas=list(flow_schema_states(controller, schemas)),
-        in_flight=kinds.in_flight(now_ns),
-        in_queue=kinds.in_queue(now_ns),
-        usages=[
-            UsageState(
-                phase=each.phase,
-                kind=each.request_kind,
-                times=Times(counts=list(each.bucket_ns), sum=each.ratio_ns),
-            )
-            for each in kinds.usages(now_ns)
-            if is_full or each.ratio_ns
-        ],
         top_flows=serving.top_flows and serving.top_flows.state(),
         workers=[],
         upstream=upstream_state(serving),
@@ -300,14 +281,37 @@ def cluster_state(
     )
 
 
-def level_state(
-    level: PriorityLevel, now_ns: int, *, is_full: bool = False, is_reachable: bool = True
-) -> LevelState:
+def flow_control_parts(
+    controller: Controller, kinds: KindMeter, *, is_full: bool = False
+) -> dict[str, Any]:
+    """Fields of a cluster's state that flow control alone says."""
+    now_ns = controller.now_ns()
+    levels = [level for _, level in sorted(controller.levels.items())]
+    fair, wanted = controller.seat_fair_frac, sum(level.target for level in levels)
+    return {
+        "fair": [fair, wanted] if fair else [],
+        "dangling": len(controller.in_force.dangling),
+        "levels": [level_state(level, now_ns, is_full=is_full) for level in levels],
+        "flow_schemas": list(flow_schema_states(controller, controller.flow_schemas())),
+        "in_flight": kinds.in_flight(now_ns),
+        "in_queue": kinds.in_queue(now_ns),
+        "usages": [
+            UsageState(
+                phase=each.phase,
+                kind=each.request_kind,
+                times=Times(counts=list(each.bucket_ns), sum=each.ratio_ns),
+            )
+            for each in kinds.usages(now_ns)
+            if is_full or each.ratio_ns
+        ],
+    }
+
+
+def level_state(level: PriorityLevel, now_ns: int, *, is_full: bool = False) -> LevelState:
     queue_set = level.queue_set
     shares, lendable_percent, borrowing_limit_percent = level_shares(level.configuration)
     state = LevelState(
         **values(LevelState, FACTS, level),
-        is_reachable=is_reachable,
         shares=shares,
         lendable_percent=lendable_percent,
         borrowing_limit_percent=borrowing_limit_percent,

@@ -23,10 +23,8 @@ from apfproxy.base.health_checks import PAGES, READYZ
 from apfproxy.base.tasks import Recurring
 from apfproxy.fleet.membership import open_membership
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S
-from apfproxy.flowcontrol.meters import KindMeter
-from apfproxy.flowcontrol.passage import FlowControl, WorkEstimator
+from apfproxy.flowcontrol.passage import FlowControl
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.objects.decode import Problem, parts_of
 from apfproxy.proxy.context import Context, passage_errors
@@ -108,20 +106,15 @@ class Cluster:
             is_prompt=settings.flow_control.limit_adjustment == PROMPT,
             on_short=self._on_short,
         )
-        self.kinds = KindMeter(clock.now_ns())
-        self.costs = LearnedCosts(clock.now_ns)
-        self.estimator = WorkEstimator(
-            self.costs.object_stats, self.costs.watch_count, settings.flow_control.max_list_seats
-        )
         flow_control = FlowControl(
             self.controller,
-            self.estimator,
-            self.costs,
-            self.kinds,
             clock,
             unix_s=lambda: int(time.time()),
             on_error=passage_errors(settings, loop),
         )
+        self.kinds, self.costs = flow_control.kinds, flow_control.costs
+        self.estimator = flow_control.estimator
+        self.estimator.bound_lists(settings.flow_control.max_list_seats)
         self._adjustments = Recurring(
             Part.LIMITS,
             loop,

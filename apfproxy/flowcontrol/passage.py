@@ -31,6 +31,8 @@ from mypy_extensions import mypyc_attr
 from apfproxy.base.transitions import Event
 from apfproxy.flowcontrol.classifier import MODEL
 from apfproxy.flowcontrol.flow_limits import Refusal, count_rejection
+from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.ticket import EXECUTING as HAS_SEATS
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate, ns_per_seat
 from apfproxy.request.completion import PATHS
@@ -41,8 +43,8 @@ if TYPE_CHECKING:
     from apfproxy.base.clock import Clock, Timer
     from apfproxy.flowcontrol.controller import Classification, Controller
     from apfproxy.flowcontrol.flow_limits import Places
-    from apfproxy.flowcontrol.learned_costs import LearnedCosts, ObjectStats
-    from apfproxy.flowcontrol.meters import FlowSchemaCounters, KindCounts, KindMeter
+    from apfproxy.flowcontrol.learned_costs import ObjectStats
+    from apfproxy.flowcontrol.meters import FlowSchemaCounters, KindCounts
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.flowcontrol.ticket import Flow
     from apfproxy.request.attributes import ListOptions, RequestAttributes, User
@@ -201,18 +203,15 @@ class FlowControl:
     def __init__(
         self,
         controller: Controller,
-        estimator: WorkEstimator,
-        costs: LearnedCosts,
-        kinds: KindMeter,
         clock: Clock,
         *,
         unix_s: Callable[[], int],
         on_error: Callable[[Exception], None] | None = None,
     ) -> None:
         self.controller = controller
-        self.estimator = estimator
-        self.costs = costs
-        self.kinds = kinds
+        self.costs = costs = LearnedCosts(clock.now_ns)
+        self.estimator = WorkEstimator(costs.object_stats, costs.watch_count)
+        self.kinds = KindMeter(clock.now_ns())
         self.clock = clock
         self._unix_s = unix_s
         self.on_error = on_error
@@ -220,8 +219,8 @@ class FlowControl:
         self.top_flows: FlowObserver | None = None  # gathers what flows take
 
     def replace(self, on_error: Callable[[Exception], None] | None) -> FlowControl:
-        shared = self.controller, self.estimator, self.costs, self.kinds, self.clock
-        other = FlowControl(*shared, unix_s=self._unix_s, on_error=on_error)
+        other = FlowControl(self.controller, self.clock, unix_s=self._unix_s, on_error=on_error)
+        other.costs, other.estimator, other.kinds = self.costs, self.estimator, self.kinds
         other.top_flows = self.top_flows
         return other
 

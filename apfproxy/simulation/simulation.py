@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.classifier import MODEL
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.learned_costs import LearnedCosts
-from apfproxy.flowcontrol.meters import KindMeter
-from apfproxy.flowcontrol.passage import MAX_LIST_SEATS, FlowControl, Passage, WorkEstimator
+from apfproxy.flowcontrol.passage import MAX_LIST_SEATS, FlowControl, Passage
 from apfproxy.flowcontrol.ticket import WorkEstimate
 from apfproxy.request.completion import Completion
 from apfproxy.simulation.measures import FIRST_BIN_NS, MOST_BINS, LevelView, Tally
@@ -147,16 +145,11 @@ class Simulation:
         self._on_progress = on_progress
         self._warm_up_ns = warm_up_ns
         self._lanes: dict[Kind, Lane] = {}
-        self._costs = costs = LearnedCosts(clock.now_ns)
-        self._kinds = KindMeter(0)
         self.flow_control = FlowControl(
-            self.controller,
-            WorkEstimator(costs.object_stats, costs.watch_count, max_list_seats),
-            costs,
-            self._kinds,
-            clock,
-            unix_s=lambda: EPOCH_S + clock.time_ns // NS_PER_S,
+            self.controller, clock, unix_s=lambda: EPOCH_S + clock.time_ns // NS_PER_S
         )
+        self._costs = self.flow_control.costs
+        self.flow_control.estimator.bound_lists(max_list_seats)
         self._on_end = self._end if self.server_view is None else self._end_in_view
 
     @property
@@ -291,7 +284,7 @@ class Simulation:
         attributes = kind.attributes
         digest = SimulatedDigest(
             kind,
-            self._kinds.kinds[attributes.is_mutating],
+            self.flow_control.kinds.kinds[attributes.is_mutating],
             self.flow_control.estimator.fixed(attributes),
         )
         found = self.flow_control.classify(digest)

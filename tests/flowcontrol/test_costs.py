@@ -9,14 +9,11 @@ import pytest
 
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.costs import FIRST_NS_PER_TOKEN, FIRST_OUTPUT_TOKENS, LevelCosts
-from apfproxy.flowcontrol.learned_costs import LearnedCosts
-from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.observed_passage import Caller, ObservedPassage
 from apfproxy.flowcontrol.passage import (
     FlowControl,
     Passage,
     RequestDigest,
-    WorkEstimator,
     is_completion,
 )
 from apfproxy.flowcontrol.ticket import ONE_SEAT, SERVICE_GUESS_NS, RejectReason, WorkEstimate
@@ -68,16 +65,10 @@ class Bench:
         self.clock = VirtualClock()
         self.controller = Controller(self.clock, seats, 0)
         self.configure(annotations, schema)
-        self.kinds = KindMeter(0)
-        costs = LearnedCosts(self.clock.now_ns)
         self.control = FlowControl(
-            self.controller,
-            WorkEstimator(costs.object_stats, costs.watch_count),
-            costs,
-            self.kinds,
-            self.clock,
-            unix_s=lambda: S + self.clock.now_ns() // S,
+            self.controller, self.clock, unix_s=lambda: S + self.clock.now_ns() // S
         )
+        self.kinds = self.control.kinds
         self.tokens: dict[str, int] = {}
 
     def configure(self, annotations: str, schema: str = "") -> None:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from apfproxy.base.transitions import Event, TransitionError
 from apfproxy.flowcontrol import passage as passage_module
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.learned_costs import LearnedCosts
-from apfproxy.flowcontrol.meters import KindMeter, RequestCount
+from apfproxy.flowcontrol.meters import RequestCount
 from apfproxy.flowcontrol.observed_passage import MOST_HELD_BACK, Caller, ObservedPassage
 from apfproxy.flowcontrol.passage import (
     ABANDONED,
@@ -27,7 +26,6 @@ from apfproxy.flowcontrol.passage import (
     Passage,
     PassageState,
     RequestDigest,
-    WorkEstimator,
 )
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.request.attributes import User, parse_attributes
@@ -83,17 +81,13 @@ class Bench:
         self.errors: list[Exception] = []
         self.controller = Controller(self.clock, seats, 0)
         self.controller.commit(self.controller.digest(objects(schema=schema, queuing=queuing)))
-        self.kinds = KindMeter(0)
-        costs = LearnedCosts(self.clock.now_ns)
         self.control = FlowControl(
             self.controller,
-            WorkEstimator(costs.object_stats, costs.watch_count),
-            costs,
-            self.kinds,
             self.clock,
             unix_s=lambda: S + self.clock.now_ns() // S,
             on_error=self.errors.append if is_observing else None,
         )
+        self.kinds = self.control.kinds
         self.queue_set = self.controller.levels["level"].queue_set
 
     def arrive(

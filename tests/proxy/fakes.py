@@ -20,9 +20,7 @@ from apfproxy.authn.credentials import Peer
 from apfproxy.base.sockets import RESET
 from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.learned_costs import LearnedCosts
-from apfproxy.flowcontrol.meters import KindMeter
-from apfproxy.flowcontrol.passage import FlowControl, WorkEstimator
+from apfproxy.flowcontrol.passage import FlowControl
 from apfproxy.http.read_buffer import READ_BYTES
 from apfproxy.objects.decode import decode_documents
 from apfproxy.proxy import exchange as exchange_module
@@ -345,8 +343,6 @@ class Bench:
         self.loop = FakeLoop(self.clock)
         self.controller = Controller(self.clock, seats, 0)
         self.apply(OBJECTS)
-        self.costs = LearnedCosts(self.clock.now_ns)
-        self.kinds = KindMeter(self.clock.now_ns())
         self.counters = ProxyCounters()
         self.settings = Settings(
             preset=preset,
@@ -358,17 +354,14 @@ class Bench:
         )
         self.log_lines: list[bytes] = []
         self.pool = Pool(self.settings.upstream, self.counters.pool)
-        estimator = WorkEstimator(self.costs.object_stats, self.costs.watch_count)
         self.passage_errors: list[Exception] = []
         self.flow_control = FlowControl(
             self.controller,
-            estimator,
-            self.costs,
-            self.kinds,
             self.clock,
             unix_s=lambda: 10**9 + self.clock.now_ns() // S,
             on_error=self.passage_errors.append if enforcement == OBSERVE else None,
         )
+        self.kinds, self.costs = self.flow_control.kinds, self.flow_control.costs
         self.listener = ListenerContext(
             self.settings, self.counters.listener, self.clock, self.loop.as_event_loop()
         )

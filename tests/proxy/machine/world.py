@@ -19,9 +19,7 @@ from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.credentials import Peer, Verdict
 from apfproxy.base import build
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.learned_costs import LearnedCosts
-from apfproxy.flowcontrol.meters import KindMeter
-from apfproxy.flowcontrol.passage import WAITING, FlowControl, WorkEstimator
+from apfproxy.flowcontrol.passage import WAITING, FlowControl
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.context import Context, ListenerContext, passage_errors
 from apfproxy.proxy.counters import ProxyCounters
@@ -150,8 +148,6 @@ class World:
         self._refused = frozenset[str]()
         if choices.has_tokens:
             self._refused = frozenset(("bad",) if choices.allows_anonymous else ("bad", ""))
-        self.kinds = KindMeter(loop.now_ns())
-        self.costs = LearnedCosts(loop.now_ns)
         self.counters = ProxyCounters()
         self.controller = Controller(loop.clock, choices.seats, 0)
         self._digests = [self.controller.digest(each) for each in CONFIGURATIONS]
@@ -183,13 +179,11 @@ class World:
     def _context(self, shared: ListenerContext) -> Context:
         flow_control = FlowControl(
             self.controller,
-            WorkEstimator(self.costs.object_stats, self.costs.watch_count),
-            self.costs,
-            self.kinds,
             shared.clock,
             unix_s=lambda: int(time.time()),
             on_error=passage_errors(self.settings, shared.loop),
         )
+        self.kinds, self.costs = flow_control.kinds, flow_control.costs
         pool = Pool(self.settings.upstream, self.counters.pool, shared.clock.now_ns)
         return Context(
             self.settings, shared, flow_control, pool, self.counters, self._authenticator()
