@@ -168,7 +168,7 @@ def dead_in_url_rule(
 def why_no_url(url: str, *, is_plain: bool = False) -> str:
     """Why no request for a non-resource URL has the path; "" if one may, as in all below."""
     if "?" in url or "#" in url:
-        return "a path ends before ? and #"
+        return "a path ends before ? and #; apfproxy.io/match-query is for parameters"
     if is_plain:
         return ""
     match url.removesuffix(ALL).strip("/").split("/"):

@@ -30,10 +30,13 @@ from apfproxy.request.attributes import (
     known_parameters,
     known_queries,
     list_options,
+    parameter_pattern,
+    parameter_values,
     parse_attributes,
     parse_duration_ns,
     parse_query,
     plain_attributes,
+    raw_query,
     request_timeout_ns,
     required_field,
     split_target,
@@ -152,6 +155,17 @@ def test_known_parameters(query: str) -> None:
     assert known_parameters(query.encode()) == {
         name: parsed[name][:1] for name in KNOWN_PARAMETERS if name in parsed
     }
+
+
+@given(st.lists(st.tuples(names, parts).map("".join)).map("&".join))
+def test_values_of_a_parameter_for_any_server(query: str) -> None:
+    """Values that Go reads are among them, and it reads no others unless one may be missing."""
+    pattern, read = parameter_pattern("limit"), parse_query(query.encode()).get("limit", ())
+    values, may_be_missing = parameter_values(pattern, raw_query(f"/?{query}".encode()).encode())
+
+    assert may_be_missing or values == list(read)
+    assert read or may_be_missing
+    assert set(read) <= set(values)
 
 
 def test_what_is_kept_of_queries_is_bounded() -> None:
