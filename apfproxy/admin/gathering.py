@@ -105,6 +105,7 @@ class ServingParts:
     authentications: AuthenticationCounters
     enforcement: str = "enforce"
     source: str = ""
+    ban_command: Sequence[str] = ()
     seats_per_endpoint: int | None = None
     client_problems: Sequence[str] = ()
     knows_users: bool = True
@@ -262,6 +263,7 @@ def cluster_state(
         shared_limit=limit,
         members=members,
         client_problems=list(serving.client_problems),
+        ban_command=list(serving.ban_command),
         top_flows=serving.top_flows and serving.top_flows.state(),
         workers=[],
         upstream=upstream_state(serving),
@@ -395,6 +397,8 @@ def flow_schema_states(
             matching_precedence=schema.spec.matching_precedence,
             place=place,
             kind=KINDS.get(how := distinguished_by(schema), how),
+            user=only_user(schema),
+            until_s=schema.additions.until_s,
             is_in_force=True,
         )
         for place, schema in enumerate(schemas)
@@ -411,6 +415,12 @@ def flow_schema_states(
             if counters.tokens is not None:
                 state.tokens = read(TokensState, counters.tokens)
         yield state
+
+
+def only_user(schema: FlowSchema) -> str:
+    subjects = [each.user for rule in schema.spec.rules for each in rule.subjects]
+    names = {"*" if user is None else user.name for user in subjects}
+    return "" if len(names) != 1 or "*" in names else displayable(names.pop()[:MAX_NAME])
 
 
 def upstream_state(serving: ServingParts) -> UpstreamState:

@@ -79,6 +79,7 @@ def live_state(process: ProcessState, cluster: ClusterState, history: History) -
             {**flow_json(each), "kind": kinds.get(each.flow_schema, ""), "isWhole": each.is_whole}
             for each in ([] if flows is None else largest(flows))
         ],
+        "banCommand": cluster.ban_command,
         "upstream": upstream_json(cluster.upstream, history),
         "fleet": None if fleet is None else fleet_json(fleet),
         "configuration": {
@@ -230,8 +231,10 @@ def _flow_schemas(schemas: Sequence[FlowSchemaState], history: History) -> list[
     return [
         {
             **picked(schema, "name", "uid", "priority_level", "matching_precedence", "kind"),
+            **picked(schema, "user", "until_s"),
             "matchedPerSecond": round(rates.matched, 2),
             "rejectedPerSecond": round(sum(rates.rejected.values()), 2),
+            "rejectedBy": {reason: round(rate, 2) for reason, rate in rates.rejected.items()},
         }
         for rates, schema in found
     ]

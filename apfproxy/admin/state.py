@@ -269,7 +269,10 @@ class TokensState(State, frozen=True):
 
 
 class FlowSchemaState(Growing):
-    """A FlowSchema at a level, maybe of a former configuration; `kind` is what its flows are."""
+    """A FlowSchema at a level, maybe of a former configuration.
+
+    Its flows are each a `kind`; `user` is the only one that it is for, "" for others.
+    """
 
     name: First[str] = ""
     priority_level: First[str] = ""
@@ -277,6 +280,8 @@ class FlowSchemaState(Growing):
     matching_precedence: First[int] = 0
     place: First[int] = 0
     kind: First[str] = ""
+    user: First[str] = ""
+    until_s: First[float | None] = None
     is_in_force: Annotated[bool, ANY] = False
 
     has_counted: Annotated[bool, _all(any)] = False
@@ -523,6 +528,7 @@ class ClusterState(Growing):
 
     Attributes:
         problem: Why its settings are not in force; "" if they are.
+        ban_command: Bans a user, whose name goes between.
         shared_limit, members: The limit that a fleet shares, and how many share it.
         client_problems: Why clients are not told apart as they could be.
         found_limit: The server limit that is found; None where the settings say it.
@@ -543,6 +549,7 @@ class ClusterState(Growing):
     fair: Annotated[list[float], _living(_weighted)] = []
     generation: Annotated[int, MAX] = 0
     source: First[str] = ""
+    ban_command: First[list[str]] = []
     client_problems: Annotated[list[str], UNION] = []
     dangling: Annotated[int, MAX] = 0
     unused_additions: Annotated[int, MAX] = 0

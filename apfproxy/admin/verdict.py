@@ -1,4 +1,4 @@
-"""Verdicts in words: ten rules over the state of the live page that name a cause.
+"""Verdicts in words: eleven rules over the state of the live page that name a cause.
 
 A rule reads the state as JSON has it, so that the page and `apfproxy top` say the same.  An error
 costs clients their requests, or is a configuration that is not in force.  A warning may become one.
@@ -30,6 +30,7 @@ from apfproxy.admin.state import OUT
 from apfproxy.fleet.ledger import LeaseState
 from apfproxy.flowcontrol.limit_finder import DISTRESSED
 from apfproxy.flowcontrol.limit_view import LimitView
+from apfproxy.objects.go_text import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -94,7 +95,7 @@ def verdict(state: Json, unix_s: float) -> list[dict[str, str]]:
         severity = NOTE if worse or _rejecting(state) else OK
         errors = sum(severity is ERROR for severity, *_ in found)
         sentences.insert(errors, {"severity": severity.value, "text": would_be(state)})
-    elif not worse:
+    elif not worse and (not found or found[0][2] is not limited):
         sentences.insert(0, {"severity": OK.value, "text": all_is_well(state)})
     elif found[0][2] in {rejections, waits}:
         told = [text for text in (at_most(state), server_text(state)) if text]
@@ -152,6 +153,28 @@ def rejections(state: Json, _unix_s: float) -> Iterator[Finding]:
         yield severity, rejects + waiting + _left(level) + _holder(state, level)
 
 
+def limited(state: Json, _unix_s: float) -> Iterator[Finding]:
+    """Clients that a ban or another limit of a FlowSchema rejects, the most requests first."""
+    would = "would be " if _observes(state) else "is "
+    found = [
+        (rate, reason, schema)
+        for schema in state["flowSchemas"]
+        for reason, rate in schema["rejectedBy"].items()
+        if reason not in REASONS
+    ]
+    for rate, reason, schema in sorted(found, key=lambda each: -each[0]):
+        name, kind, flow = schema["name"], "user", schema["user"]
+        flows = [each for each in state["topFlows"] if each["flowSchema"] == name]
+        if not flow and flows:
+            most = max(flows, key=lambda each: each["rejected"])
+            kind, flow = most["kind"], most["flow"]
+        who = f"{kind}{' ' * bool(kind)}{name_text(flow)}" if flow else "a client"
+        how = "banned" if reason == "ban" else f"limited ({reason})"
+        until = "" if schema["untilS"] is None else f", until {rfc3339(schema['untilS'])}"
+        text = f"{who} {would}{how}: {number_text(rate)} requests/s are rejected{until}"
+        yield NOTE, f"{text} (FlowSchema {name_text(name)})"
+
+
 def waits(state: Json, _unix_s: float) -> Iterator[Finding]:
     """Levels in which requests wait long, or more than it has seats; the longest wait first."""
     for level in sorted(state["levels"], key=lambda level: -level["oldestWaitSeconds"]):
@@ -197,7 +220,10 @@ def kept_seats(state: Json, _unix_s: float) -> Iterator[Finding]:
 def refusals(state: Json, _unix_s: float) -> Iterator[Finding]:
     """The proxy itself refuses connections, or many requests, before flow control."""
     dispatched = sum(level["dispatchedPerSecond"] for level in state["levels"])
+    banned = sum(level["rejectedPerSecond"].get("ban", 0.0) for level in state["levels"])
     for reason, rate in state["proxy"]["refusedPerSecond"].items():
+        if reason == "403" and not _observes(state):
+            rate -= banned  # noqa: PLW2901 - said by `limited`
         if reason in CONNECTIONS:
             severity, why = CONNECTIONS[reason]
             yield severity, f"the proxy refuses {number_text(rate)} connections/s: {why}"
@@ -295,6 +321,7 @@ def fleet_away(state: Json, _unix_s: float) -> Iterator[Finding]:
 RULES: Sequence[Callable[[Json, float], Iterator[Finding]]] = (
     servers_out,
     rejections,
+    limited,
     fleet_away,
     problems,
     overload,

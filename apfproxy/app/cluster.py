@@ -424,6 +424,7 @@ class Cluster:
             authentications=identities.authenticator.counters,
             enforcement=settings.flow_control.enforcement,
             source=source_text(settings.flow_control),
+            ban_command=self.objects.ban_command,
             seats_per_endpoint=settings.flow_control.per_endpoint,
             client_problems=[problem for problem in problems if problem],
             knows_users=verifies_users(settings),

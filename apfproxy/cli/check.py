@@ -44,13 +44,7 @@ from apfproxy.objects.documents import LARGEST_INPUT_BYTES
 from apfproxy.objects.field_errors import counted, one_line
 from apfproxy.settings import KUBERNETES_API
 from apfproxy.settings.file import is_settings
-from apfproxy.sources.object_files import (
-    FileContents,
-    decode_files,
-    effective_objects,
-    in_force_at,
-    read_files,
-)
+from apfproxy.sources.object_files import FileContents, decode_files, effective_objects, read_files
 
 if TYPE_CHECKING:
     from apfproxy.lint.differences import Difference
@@ -192,10 +186,9 @@ def check(  # noqa: PLR0913  flags
                 f"{name} has settings, not objects; try apfproxy check --settings {name}"
             )
     kind = PRESETS[preset or KUBERNETES_API]
-    now_s = time.time()
-    current = in_force_at(read.objects, now_s)
-    effective = effective_objects(current, with_suggested=suggested_objects, preset=kind)
-    findings = [*lint(effective, server_concurrency_limit, kind), *ended(read.objects, now_s)]
+    effective = effective_objects(read.objects, with_suggested=suggested_objects, preset=kind)
+    findings = lint(effective, server_concurrency_limit, kind)
+    findings += ended(read.objects, time.time())
     if preset is None:
         findings += other_api(read.objects)
     differing = differences(effective, kind) if diff else []

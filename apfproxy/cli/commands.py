@@ -46,6 +46,7 @@ APFPROXY_SERVE_LOG_LEVEL.  A flag wins over its variable, and both over a settin
 
 COMMANDS = {
     "apiserver": "Serve a small Kubernetes API, for tests and load tests.",
+    "ban": "Stop a user's requests, or slow them down.",
     "check": "Validate and lint objects in files, or check a settings file.",
     "config": "Print files that come with apfproxy: settings, alerts and so on.",
     "demo": "Show what each client gets with and without flow control.",
@@ -57,6 +58,7 @@ COMMANDS = {
     "serve": "Forward requests to one or more servers, with flow control.",
     "simulate": "Replay requests through one or two configurations.",
     "top": "Show levels, queues and flows of a running proxy.",
+    "unban": "Take a ban or a rate of a user back.",
 }
 """The first line of the help of each."""
 LISTED = f"one of {', '.join(COMMANDS)}"
@@ -64,6 +66,7 @@ MODULES = {
     "config": "config_command",
     "find-limit": "find_limit",
     "limits": "limits_command",
+    "unban": "ban",
 }
 """The modules of commands that have other names than these."""
 HANDLE_SIGNALS = frozenset({"apiserver", "serve"})

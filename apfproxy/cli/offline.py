@@ -6,7 +6,6 @@ A running proxy answers, unless a flag on the command line says what the answer 
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +21,7 @@ from apfproxy.objects.decode import parts_of
 from apfproxy.objects.field_errors import one_line
 from apfproxy.settings import AS_KUBERNETES, KUBERNETES_API, PROMPT, FlowControlSettings
 from apfproxy.simulation.virtual_clock import VirtualClock
-from apfproxy.sources.object_files import (
-    decode_files,
-    effective_objects,
-    in_force_at,
-    read_files,
-)
+from apfproxy.sources.object_files import decode_files, effective_objects, read_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -109,8 +103,7 @@ def objects_in_force(
     read = decode_files(read_files(paths, streams=True))
     if read.problems:
         raise CommandError(*parts_of(read.problems))
-    current = in_force_at(read.objects, time.time())
-    return effective_objects(current, with_suggested=with_suggested, preset=preset)
+    return effective_objects(read.objects, with_suggested=with_suggested, preset=preset)
 
 
 def offline_controller(

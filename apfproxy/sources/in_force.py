@@ -27,7 +27,6 @@ from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.additions import PREFIX, UNTIL
 from apfproxy.objects.decode import Problem, parts_of
 from apfproxy.objects.field_errors import counted
-from apfproxy.objects.go_text import rfc3339
 from apfproxy.objects.reading import read_object
 from apfproxy.objects.types import FlowControlObject, kind_of
 from apfproxy.sources.object_files import (
@@ -78,7 +77,6 @@ class Prepared:
         relevant: The parts of objects that make a difference to requests.
         digest: To be committed; None if nothing relevant has changed, or may be put in force.
         next_end_s: When the next of its objects ends, in seconds since 1970; infinite if none does.
-        ended: A line for each that has ended.
     """
 
     valid: dict[tuple[str, str], FlowControlObject]
@@ -86,7 +84,6 @@ class Prepared:
     relevant: Relevant
     digest: Digest | None
     next_end_s: float
-    ended: tuple[str, ...]
 
 
 class InForce:
@@ -122,7 +119,6 @@ class InForce:
         self._dangling: tuple[str, ...] = ()  # told already
         self.valid: dict[tuple[str, str], FlowControlObject] = {}
         self.problems: tuple[Problem, ...] = ()
-        self._ended: tuple[str, ...] = ()  # told already
         self._next_end_s = math.inf
         self._has_changed = asyncio.Event()
 
@@ -152,8 +148,7 @@ class InForce:
             problems.append(each)
             if (former := self.valid.get((each.kind, each.name))) is not None:
                 objects.append(former)
-        now_s = time.time()
-        current = in_force_at(objects, now_s)
+        current = in_force_at(objects, time.time())
         # Statuses and labels change often, and make no difference to requests.
         relevant: Relevant = [
             (type(each), each.metadata.name, each.metadata.uid, each.spec, own_annotations(each))
@@ -165,22 +160,12 @@ class InForce:
                 effective_objects(current, with_suggested=self._with_suggested, preset=self._preset)
             )
         valid = {(kind_of(each), each.metadata.name): each for each in objects}
-        ends = {
-            f"{kind} {name} ended at {rfc3339(until_s)} ({UNTIL})": until_s
-            for (kind, name), each in valid.items()
-            if (until_s := each.additions.until_s) is not None
-        }
-        next_end_s = min((each for each in ends.values() if each > now_s), default=math.inf)
-        ended = tuple(text for text, until_s in ends.items() if until_s <= now_s)
-        return Prepared(valid, tuple(problems), relevant, digest, next_end_s, ended)
+        ends = [each.additions.until_s for each in current]
+        next_end_s = min((each for each in ends if each is not None), default=math.inf)
+        return Prepared(valid, tuple(problems), relevant, digest, next_end_s)
 
     def put(self, prepared: Prepared) -> None:
         digest, problems = prepared.digest, prepared.problems
-        if digest is not None or not problems:
-            for line in prepared.ended:
-                if line not in self._ended:
-                    logger.info("%s, and is not in force", line)
-            self._ended = prepared.ended
         if digest is None and problems == self.problems:
             return
         if problems != self.problems:
@@ -239,11 +224,15 @@ class InForce:
                     await self._has_changed.wait()
             self._has_changed.clear()
             beat()
-            if self._next_end_s <= time.time():
+            if (end_s := self._next_end_s) <= time.time():
                 before = self._relevant
                 prepared = await asyncio.to_thread(self.prepare, list(self.valid.values()))
-                if self._relevant is before:  # else others are in force by now
-                    self.put(replace(prepared, problems=self.problems))
+                if self._relevant is not before:
+                    continue  # others are in force by now
+                self.put(replace(prepared, problems=self.problems))
+                for (kind, name), each in self.valid.items():
+                    if end_s <= (each.additions.until_s or 0.0) < self._next_end_s:
+                        logger.info("%s %s has ended (%s)", kind, name, UNTIL)
 
 
 async def load_when_woken(

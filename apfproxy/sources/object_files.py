@@ -13,6 +13,7 @@ import errno
 import hashlib
 import re
 import stat
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -139,8 +140,9 @@ def in_force_at(objects: Iterable[FlowControlObject], unix_s: float) -> list[Flo
 def effective_objects(
     given: Iterable[FlowControlObject], *, with_suggested: bool, preset: Preset = KUBERNETES
 ) -> tuple[FlowControlObject, ...]:
-    """The built-in objects with the given ones in place of and beside them."""
+    """The built-in objects with the given ones that are in force now in their place, and beside."""
     built_in = preset.objects() if with_suggested else mandatory_objects()
     objects = {(kind_of(object_), object_.metadata.name): object_ for object_ in built_in}
-    objects.update({(kind_of(object_), object_.metadata.name): object_ for object_ in given})
+    current = in_force_at(given, time.time())
+    objects.update({(kind_of(object_), object_.metadata.name): object_ for object_ in current})
     return tuple(objects.values())

@@ -6,7 +6,9 @@ A source's modules are imported only by settings that name it.
 from __future__ import annotations
 
 import asyncio
+import shlex
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apfproxy.base.faults import Part
@@ -43,6 +45,19 @@ def source_text(flow_control: FlowControlSettings) -> str:
     return f"{files}, over {built_in}" if flow_control.suggested_objects else files
 
 
+def ban_command(settings: Settings) -> tuple[str, str]:
+    """The command that bans a user where the objects are: before the name and after it."""
+    flow_control, command = settings.flow_control, "apfproxy ban --for 10m "
+    if flow_control.kubernetes.is_enabled:
+        return f"{command}--kubectl ", ""
+    if flow_control.store is not None and settings.admin is not None:
+        return command, f" | kubectl --server {settings.admin.from_here.url} apply -f -"
+    for path in flow_control.objects:
+        if Path(path).is_dir():
+            return f"{command}--objects {shlex.quote(str(Path(path).absolute()))} ", ""
+    return command, "  # put what it prints where this proxy has its objects"
+
+
 class ObjectSource:
     """The source, None before the start, also as what it is; and the API over a store.
 
@@ -67,6 +82,7 @@ class ObjectSource:
         self.source: Source | None = None
         self.kubernetes: KubernetesObjects | None = None
         self.api: FlowControlApi | None = None
+        self.ban_command = ("", "")
         self._watching: list[asyncio.Task[None]] = []
 
     async def start(self, is_admin_local: Callable[[], bool]) -> None:
@@ -87,10 +103,9 @@ class ObjectSource:
             )
         ]
         self._health.discard(OBJECTS)
-        self._add_check(
-            OBJECTS, look=lambda: next(filter(None, (t.problem() for t in tasks)), None)
-        )
+        self._add_check(OBJECTS, look=lambda: tasks[0].problem() or tasks[1].problem())
         self._watching = [each.start() for each in tasks]
+        self.ban_command = ban_command(self._settings)
 
     async def prepare(self, settings: Settings) -> Change:
         """Read the files of other settings, of the same kind of source; OperatorError."""

@@ -135,6 +135,10 @@ def test_rates(scene: Scene) -> None:
     assert ("rejects", {"queue-full": 1.0}) == (found["condition"], found["rejectedPerSecond"])
     assert (1.0, 3.0) == (found["failedPerSecond"], state["upstream"]["answersPerSecond"]["5xx"])
     assert {"all": 1.0, "catch-all": 0.0, "exempt": 0.0} == matched
+    (schema,) = (each for each in state["flowSchemas"] if each["name"] == "all")
+    assert ({"queue-full": 1.0}, "", None) == tuple(
+        map(schema.get, ("rejectedBy", "user", "untilS"))
+    )
 
 
 def test_tokens(scene: Scene) -> None:
@@ -174,7 +178,12 @@ def test_the_whole(scene: Scene) -> None:
     health.add("limits", is_blocking=False, problem="late\udcff")
     scene.counters.listener.loop_delay_ns = 256_000_000
     scene.counters.listener.overloads[Refusal.LOOP_DELAY] = True
-    cluster = scene.cluster(enforcement="observe", source="files", client_problems=["all are one"])
+    cluster = scene.cluster(
+        enforcement="observe",
+        source="files",
+        client_problems=["all are one"],
+        ban_command=("a ", " b"),
+    )
     *_, process = gathered(
         started_s=2.0,
         health=health,
@@ -195,7 +204,7 @@ def test_the_whole(scene: Scene) -> None:
             "sheds": ["loop-delay"], "refusedPerSecond": {},
         },
         "problems": [{"check": "limits", "problem": "late\\udcff", "isBlocking": False}],
-        "clientProblems": ["all are one"], "flowSchemaCount": 3,
+        "clientProblems": ["all are one"], "flowSchemaCount": 3, "banCommand": ["a ", " b"],
         "topFlows": [{
             "flowSchema": "all", "priorityLevel": "tiny", "flow": "ann", "seatSeconds": 7.0,
             "waitSeconds": 0.0, "rejected": 0.0, "tokens": 0.0, "kind": "user", "isWhole": True,

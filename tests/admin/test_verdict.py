@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 NOW_S = 1000.0
 DEFAULTS = yaml.safe_load("""
 state: {serverConcurrencyLimit: 40, enforcement: enforce, fleet: null, clientProblems: [],
-  foundLimit: null}
+  foundLimit: null, flowSchemas: [], topFlows: []}
 levels: {name: low, type: Limited, current: 19, max: 40, seatsInUse: 0, waiting: 0,
   dispatchedPerSecond: 0, rejectedPerSecond: {}, leftPerSecond: 0,
   oldestWaitSeconds: 0, holder: null}
+flowSchemas: {name: ban-a, user: a, untilS: null, rejectedBy: {ban: 7}}
+topFlows: {flowSchema: all, kind: user, rejected: 1}
 holder: {flowSchema: all, flow: greedy, kind: user, seats: 19, waitsFor: 0}
 proxy: {loopDelaySeconds: 0, sheds: [], refusedPerSecond: {}}
 problems: {isBlocking: false}
@@ -61,6 +63,26 @@ def found(judged: dict[str, Any]) -> list[str]:
 
 
 CASES = """\
+levels: [{name: ban-a, rejectedPerSecond: {ban: 1200}}, {dispatchedPerSecond: 50}]
+flowSchemas: [{untilS: 1795869000, rejectedBy: {ban: 1200}}, {name: all, user: '', rejectedBy: {
+  rate: 5, queue-full: 3}}, {name: b, user: '', rejectedBy: {token-rate: 1}}, {rejectedBy: {}}]
+topFlows: [{flow: modest, rejected: 2}, {flow: bob, rejected: 9}]
+proxy: {refusedPerSecond: {'403': 1200.4}}
+> note: user a is banned: 1,200 requests/s are rejected, until 2026-11-28T12:30:00Z
+    (FlowSchema ban-a)
+> note: user bob is limited (rate): 5 requests/s are rejected (FlowSchema all)
+> note: a client is limited (token-rate): 1 requests/s are rejected (FlowSchema b)
+levels: [{name: ban-a, rejectedPerSecond: {ban: 7}}]
+flowSchemas: [{}]
+enforcement: observe
+proxy: {refusedPerSecond: {'403': 2}}
+> note: flow control only observes: enforcing would reject 7/s in ban-a; nothing would wait
+> warning: the proxy itself refuses 2 requests/s of users who may not, with 403
+> note: user a would be banned: 7 requests/s are rejected (FlowSchema ban-a)
+levels: [{rejectedPerSecond: {queue-full: 1}}]
+flowSchemas: [{}]
+> error: low rejects 1/s (queues full)
+> note: user a is banned: 7 requests/s are rejected (FlowSchema ban-a)
 {}
 > ok: all is well: no requests just now, nothing waits
 levels: [{dispatchedPerSecond: 119.6}, {dispatchedPerSecond: 0.4}]

@@ -13,7 +13,18 @@ from apfproxy.cli.main import main
 
 USAGE = """
 srve | apfproxy: there is no command 'srve'; did you mean serve? (see
-docs | apfproxy: there is no command 'docs'; expected one of apiserver, check,
+docs | apfproxy: there is no command 'docs'; expected one of apiserver, ban,
+ban | Missing argument 'USER'
+ban * | "" is none, and "*" would be all
+ban a --for 10 | expected a duration such as 32s, 500ms or 1m30s, not '10'; write 10s for
+ban a --for 0 | expected a duration from 1s to 8784h; without --for the ban stays until apfproxy
+ban a --for forever | expected a duration such as
+ban a --for 9999h | expected a duration from 1s to
+ban a --rate 0 | expected a number from 0.001 to 1000000, not '0'
+ban a --objects /nowhere | Directory '/nowhere' does not exist
+ban a --objects /etc/passwd | '/etc/passwd' is a file
+ban a --objects / --kubectl | give one of --objects and --kubectl
+unban a --objects / --kubectl | give one of --objects and --kubectl
 serve --upstrem x | No such option '--upstrem'. Did you mean '--upstream'? (see
 serve --preset htp | 'htp' is not one of 'kubernetes', 'http', 'llm'; did you mean http? (see
 serve --kubeconfig /no | Invalid value for '--kubeconfig': File '/no' does not exist (see
@@ -101,6 +112,11 @@ find-limit --upstream http://a --path / --ca-file b | --ca-file goes with an --u
 top --admin here | expected http://127.0.0.1:8081, HOST:PORT, :PORT or unix:/PATH, not 'here'
 """
 FAILURES = """
+ban system:masters | this is a group, and no user; its users are exempt, so nothing bans them
+ban system:authenticated | system:authenticated cannot be banned: this is a group, and no user
+ban system:kube-schedular | did you mean "system:kube-scheduler"?
+unban a --objects /proc/self | /proc/self/ban-a.yaml cannot be changed: there is no such ban
+ban a --objects /proc/self | /proc/self/ban-a.yaml cannot be changed:
 explain list pods --objects /nowhere | /nowhere: cannot be read
 explain - | <stdin>: the proxy would answer 400: malformed
 explain --verb TRACE --path /a | would answer 405: TRACE

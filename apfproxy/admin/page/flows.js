@@ -6,6 +6,9 @@ import { rate } from "./numbers.js";
 const MOST_ROWS = 12;
 const COLUMNS = ["seatSeconds", "waitSeconds", "rejected", "tokens"];
 const LEAST = 0.005; // below, it is nothing to speak of
+/** A text as one word of a shell. */
+const quoted = (text) => (/^[\w@%+=:,./][\w@%+=:,./-]*$/.test(text) ? text : `'${text.replaceAll("'", "'\"'\"'")}'`);
+
 const CUT = "The name is cut, so nobody can tell the hand; explain a request of the flow.";
 
 class Row {
@@ -15,17 +18,23 @@ class Row {
     this.numbers = COLUMNS.map(() => element("b"));
     this.button = element("button", { type: "button", class: "small" }, "Hand");
     this.button.addEventListener("click", () => onHand(this.flow));
+    this.command = element("code", { hidden: true });
+    this.ban = element("button", { type: "button", class: "small", title: "Show and copy the command that stops this user" }, "Ban");
+    this.ban.addEventListener("click", () => {
+      setShown(this.command, this.command.hidden);
+      navigator.clipboard?.writeText(this.command.textContent).catch(() => {}); // only over https or on this machine
+    });
     const labels = ["Seats × s", "Waited, s", "Rejected", "Tokens"];
     const cells = this.numbers.map((number, place) =>
       element("td", { role: "cell", class: "number", "data-label": labels[place] }, number));
     this.tokens = cells.at(-1);
     this.row = element("tr", { role: "row" },
-      element("th", { role: "rowheader", scope: "row" }, this.name, this.from),
+      element("th", { role: "rowheader", scope: "row" }, this.name, this.from, this.command),
       ...cells,
-      element("td", { role: "cell", class: "act" }, this.button));
+      element("td", { role: "cell", class: "act" }, this.ban, this.button));
   }
 
-  show(flow, hasTokens) {
+  show(flow, hasTokens, [before, after]) {
     this.flow = flow;
     setShown(this.tokens, hasTokens);
     const kind = flow.flow ? flow.kind || "flow" : "all";
@@ -39,9 +48,13 @@ class Row {
       this.from.title = `${visible(from)}, by FlowSchema ${visible(flow.flowSchema)}`;
       this.name.title = visible(flow.flow);
       this.button.setAttribute("aria-label", `Show the hand of ${visible(flow.flow || flow.flowSchema)}`);
+      setShown(this.command, false);
+      setShown(this.ban, flow.kind === "user" && flow.flow !== "" && flow.isWhole && visible(flow.flow) === flow.flow);
+      this.ban.setAttribute("aria-label", `Show the command that bans ${visible(flow.flow)}`);
       this.button.disabled = !flow.isWhole;
       this.button.title = flow.isWhole ? "" : CUT;
     }
+    setText(this.command, `${before}${flow.flow.startsWith("-") ? "-- " : ""}${quoted(flow.flow)}${after}`);
     COLUMNS.forEach((column, place) => setText(this.numbers[place], flow[column] < LEAST ? "0" : rate(flow[column])));
   }
 }
@@ -64,8 +77,9 @@ export class Flows {
     }
   }
 
-  show(flows) {
-    const key = JSON.stringify(flows);
+  show(flows, banCommand) {
+    this.banCommand = banCommand;
+    const key = JSON.stringify([flows, banCommand]);
     if (key === this.#key) return;
     this.#key = key;
     this.#flows = flows;
@@ -91,6 +105,6 @@ export class Flows {
       this.#rows.push(row);
       body.append(row.row);
     }
-    flows.forEach((flow, place) => this.#rows[place].show(flow, hasTokens));
+    flows.forEach((flow, place) => this.#rows[place].show(flow, hasTokens, this.banCommand));
   }
 }

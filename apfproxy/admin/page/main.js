@@ -83,7 +83,7 @@ function drawNow() {
   levels.show(state.levels, (name) => history.last(name), (name, s) => history.isIdleFor(name, s), nowS);
   tokens.show(state.levels);
   queues.show(state.levels, levels.worst);
-  flows.show(state.topFlows);
+  flows.show(state.topFlows, state.banCommand);
   schemas.show(state.flowSchemas, state.flowSchemaCount);
   showEvents(state.configuration.events);
   if (generation === state.configuration.generation) return;
