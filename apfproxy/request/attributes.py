@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
 from apfproxy.base.records import Record
+from apfproxy.objects.additions import MOST_VALUES
 from apfproxy.objects.go_text import parse_int64
 from apfproxy.objects.selectors import NAME, is_field_selector, is_label_selector, required_value
 from apfproxy.request.rules import KUBERNETES, NONE, RequestRules, spelled
@@ -102,6 +103,8 @@ def authenticated(user: User) -> User:
 
 MAX_QUERY_PARAMETERS: Final = 10_000
 """With more than these Go sees none at all; its bound against queries made to exhaust memory."""
+MOST_SURE_PARAMETERS: Final = 1000
+"""More than these PHP, Node's `querystring` and Express do not read."""
 KNOWN_PARAMETERS = (
     "allowWatchBookmarks",
     "continue",
@@ -271,12 +274,14 @@ def parameter_pattern(name: str) -> re.Pattern[bytes]:
 def parameter_values(pattern: re.Pattern[bytes], query: bytes) -> tuple[list[str], bool]:
     """The values that any server might read of a parameter, and whether one might read none.
 
-    Go drops parameters with a `;` or an invalid escape, and all of a query that has too many; other
-    servers do not.
+    Go drops parameters with a `;` or an invalid escape; others divide at it, or have it in a value.
+    No more than `MOST_VALUES` and one are returned.
     """
     found: list[bytes] = pattern.findall(query)
-    values = [decode_text(unquote_to_bytes(value.replace(b"+", b" "))) for value in found]
-    may_be_dropped = query.count(b"&") >= MAX_QUERY_PARAMETERS or DOUBTFUL.search(query) is not None
+    if b";" in query:
+        found += pattern.findall(query.replace(b";", b"%3B"))
+    values = [_decode(INVALID_ESCAPE.sub(b"%25", value)) for value in found[: MOST_VALUES + 1]]
+    may_be_dropped = query.count(b"&") >= MOST_SURE_PARAMETERS or DOUBTFUL.search(query) is not None
     return values, may_be_dropped or not values
 
 

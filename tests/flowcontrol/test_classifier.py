@@ -236,10 +236,11 @@ QUERIES = [
     (CSV, "a;format=csv format=csv#a"),
     (CSV, "format=csv;a " + "format=a&" * 33),
     (NO_LIMIT, "limit=0 limit limit=&a a=limit Limit=5 limit=1;a limit=1&b=%zz limit=5&limit=0"),
-    (NO_LIMIT, "limit=5" + "&" * 10_000),
+    (NO_LIMIT, "limit=5" + "&" * 1000),
     (ANY, "$expand $expand= %24expand=a&b a&$expand=%zz"),
     ("q=a b*", "q=a+b%2Cc q=a%20b"),
     ("q=%*", "q=%zz q=%25"),
+    ("q=*;b", "q=a;b a&q=a%3Bb;c q=;b&c"),
 ]
 OTHER_QUERIES = [
     (CSV, "format formats=csv xformat=csv format=CSV format=acsv a=format=csv format=a&csv"),
