@@ -25,7 +25,7 @@ from apfproxy.objects.additions import BAN, LEAST_RATE, MOST_REQUESTS, REQUEST_R
 from apfproxy.objects.decode import parts_of
 from apfproxy.objects.field_errors import one_line
 from apfproxy.objects.go_text import rfc3339
-from apfproxy.objects.names import well_formed
+from apfproxy.objects.names import DNS_LABEL, well_formed
 from apfproxy.objects.types import Subject, UserSubject
 from apfproxy.request.attributes import ANONYMOUS_NAME, BY_ADDRESS, UNVERIFIED_PREFIXES
 from apfproxy.settings.values import parse_duration
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from apfproxy.cli.parameters import Command
 
 LONGEST_S = 366 * 86400
-PLAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,38}[a-z0-9])?")
+PLAIN = re.compile(f"{DNS_LABEL}(:{DNS_LABEL})*")
+LONGEST_PLAIN = 60
 STOPPED = "{nominalConcurrencyShares: 0, borrowingLimitPercent: 0, limitResponse: {type: Reject}}"
 SLOWED = """{nominalConcurrencyShares: 1, lendablePercent: 100, limitResponse: {type: Queue,
     queuing: {queues: 2, handSize: 1, queueLengthLimit: 50}}}"""
@@ -166,10 +167,10 @@ def check_user(user: str, folder: Path | None, *, kubectl: bool) -> None:
 
 def name_of(user: str) -> str:
     """The name of both objects, and of no other user's."""
-    if PLAIN.fullmatch(user):
-        return f"ban-{user}"
+    if len(user) <= LONGEST_PLAIN and PLAIN.fullmatch(user):
+        return f"ban-{user.replace(':', '.')}"
     part = re.sub("[^a-z0-9]+", "-", user.lower())[:24].strip("-")
-    return f"ban-{part or 'user'}.{hashlib.sha256(user.encode()).hexdigest()[:32]}"
+    return f"banned-{part or 'user'}-{hashlib.sha256(user.encode()).hexdigest()[:26]}"
 
 
 def objects_text(user: str, rate: float | None, until: str) -> str:

@@ -55,7 +55,7 @@ def ban_command(settings: Settings) -> tuple[str, str]:
     for path in flow_control.objects:
         if Path(path).is_dir():
             return f"{command}--objects {shlex.quote(str(Path(path).absolute()))} ", ""
-    return command, "  # put what it prints where this proxy has its objects"
+    return command, " # put what it prints where this proxy has its objects"
 
 
 class ObjectSource:

@@ -265,8 +265,17 @@ async def test_top_flows(browser: Chrome) -> None:
         await tab.press(Keys.SPACE)
         cleared = await tab.until(f"!{HAND}.includes('is dealt') && {HAND}")
         expected = hand_of(scene, "b <i>ob</i>")
+        await tab.run(f"{button}.nextSibling.click()")
+        command = await tab.run(
+            f"{button}.closest('tr').querySelector('code:not([hidden])').innerText"
+        )
+        stoppable = await tab.run(
+            "[...document.querySelectorAll('#flow-rows button + button:not([hidden])')].length"
+        )
 
     assert max(bottoms) < 900
+    assert 1 == stoppable
+    assert command.startswith("apfproxy ban --for 10m 'b <i>ob</i>' # put what it prints where ")
     assert {"b <i>ob</i>": False, "ann\\u202e\\u200b": False, "a" * 256: True} == rows
     assert expected in hand
     assert cleared.startswith("Choose a flow")

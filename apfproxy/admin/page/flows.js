@@ -31,7 +31,7 @@ class Row {
     this.row = element("tr", { role: "row" },
       element("th", { role: "rowheader", scope: "row" }, this.name, this.from, this.command),
       ...cells,
-      element("td", { role: "cell", class: "act" }, this.ban, this.button));
+      element("td", { role: "cell", class: "act" }, this.button, this.ban));
   }
 
   show(flow, hasTokens, [before, after]) {
