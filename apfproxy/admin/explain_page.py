@@ -9,26 +9,20 @@ judges what is asked, as `apfproxy explain` has it judge a request that stands o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from apfproxy.authn.impersonation import effective
-from apfproxy.flowcontrol.classifier import MODEL, QUERY
+from apfproxy.flowcontrol.classifier import MODEL, QUERY, raw_query
 from apfproxy.flowcontrol.explanation import explain
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import FieldRules
 from apfproxy.objects.additions import SECRET_HEADERS
 from apfproxy.proxy.request import judged, preset_of
-from apfproxy.request.attributes import (
-    ANONYMOUS,
-    TOKEN,
-    RequestAttributes,
-    User,
-    raw_query,
-    supposed_groups,
-)
+from apfproxy.request.attributes import ANONYMOUS, TOKEN, RequestAttributes, User, supposed_groups
 from apfproxy.settings import Settings
 
 if TYPE_CHECKING:
@@ -158,14 +152,8 @@ def explained(
 ) -> Explanation:
     """Explain a request by the page's query, with notes about this proxy; ValueError."""
     user, attributes, headers = question(query, settings)
-    found = explain(
-        controller,
-        costs,
-        user,
-        attributes,
-        lambda name: header_in(headers, name),
-        settings.flow_control.max_list_seats,
-    )
+    most, header_of = settings.flow_control.max_list_seats, partial(header_in, headers)
+    found = explain(controller, costs, user, attributes, header_of, most)
     return msgspec.structs.replace(found, notes=(*found.notes, *notes(user)))
 
 

@@ -37,14 +37,14 @@ from apfproxy.cli.parameters import (
     output_option,
     path_prefix_option,
 )
-from apfproxy.flowcontrol.classifier import LONGEST_VALUE, MODEL, QUERY
+from apfproxy.flowcontrol.classifier import LONGEST_VALUE, MODEL, QUERY, raw_query
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.flowcontrol.explanation import explain as explained
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.objects.additions import LONGEST_HEADER_NAME
 from apfproxy.objects.field_errors import counted, one_line
 from apfproxy.proxy.request import preset_of
-from apfproxy.request.attributes import ANONYMOUS, User, raw_query, supposed_groups
+from apfproxy.request.attributes import ANONYMOUS, User, supposed_groups
 from apfproxy.settings import HTTP_API, KUBERNETES_API, RequestSettings, Settings
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import os
 import sys
 import zlib
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -279,7 +280,11 @@ def simulate(  # noqa: PLR0913  flags
     else:
         path = audit_log or access_log
         assert path is not None
-        asked = {name for _, in_force, *_ in configurations for name in parameters_of(in_force)}
+        asked = {
+            each.additions.condition.parameter
+            for each in chain.from_iterable(in_force for _, in_force, *_ in configurations)
+            if isinstance(each, FlowSchema) and each.additions.condition
+        } - {""}
         source = records_of(path, kind, max_broken_lines, asked, is_audit=audit_log is not None)
         described = _described(_named(path), source)
         if source.held:
@@ -347,22 +352,15 @@ def mix_of(path: str, preset: Preset) -> Mix:
         raise CommandError(f"{where}: {one_line(str(error))}") from None
 
 
-def parameters_of(objects: Iterable[FlowControlObject]) -> Iterator[str]:
-    """The parameters of queries that FlowSchemas ask for."""
-    for each in objects:
-        if isinstance(each, FlowSchema) and (condition := each.additions.condition):
-            yield from filter(None, (condition.parameter,))
-
-
 def records_of(
-    path: str, preset: Preset, max_broken: int, parameters: Iterable[str], *, is_audit: bool
+    path: str, preset: Preset, max_broken: int, asked: Iterable[str], *, is_audit: bool
 ) -> Records:
     """Read a log, with notes on stderr; CommandError if it cannot be read, or is no such log."""
     name = _named(path)
     read, other = (read_audit_log, "--access-log") if is_audit else (read_access_log, "--audit-log")
     try:
         with bar("reading") as move:
-            records = read(_lines_of(path, move), max_broken, preset, parameters)
+            records = read(_lines_of(path, move), max_broken, preset, asked)
     except OSError as error:
         raise CommandError(f"{name} cannot be read: {error.strerror or error}") from None
     except (EOFError, zlib.error) as error:

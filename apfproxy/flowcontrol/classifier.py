@@ -181,6 +181,11 @@ QUERY: Final = ":query"
 """The name of the query, see `raw_query`."""
 
 
+def raw_query(target: bytes) -> str:
+    """The query of a target as it came, its bytes as Latin-1."""
+    return target.partition(b"?")[2].decode("latin-1")
+
+
 class Parameter(Header):
     """The lines that ask for a parameter of the query; `missing` are met by a request without it.
 

@@ -485,10 +485,7 @@ def _after_dispatch(
 
 
 def estimate_source(
-    attributes: RequestAttributes,
-    costs: LearnedCosts,
-    max_seats: int,
-    max_list_seats: int = MAX_LIST_SEATS,
+    attributes: RequestAttributes, costs: LearnedCosts, max_seats: int, max_list_seats: int
 ) -> str:
     """Where the estimate of a request's work comes from; `max_seats` 0 is no limit."""
     if attributes.is_plain:

@@ -9,8 +9,7 @@ and the notes on top flows are kept here and nowhere else.
 The seats that a request needs, and how long it works on after its end, are estimated so:
 
 - A LIST, and a WATCH that begins with initial events, takes a seat per 100 kB that the server
-  holds in memory for it, up to a maximum that can be set; what a WATCH sends is cached, and so it
-  takes 10 at most.
+  holds in memory for it, up to a maximum that can be set; what comes from its cache takes 10.
 - A write takes one seat, and then, when its response is out, seats for the watchers to be told.
 - Everything else takes one seat.
 
@@ -70,8 +69,7 @@ MAX_MUTATING_SEATS: Final = 10
 WATCHES_PER_SEAT: Final = 10
 SEAT_TICKS_PER_EVENT: Final = 500_000  # of 1e-8 seat-seconds: one seat for 5 ms
 
-MOST_LIST_SEATS: Final = 10_000
-"""Bounds what can be set, far above the levels of any server: each estimate is made beforehand."""
+MOST_LIST_SEATS: Final = 10_000  # that can be set: each estimate is made beforehand
 
 LIST_VERBS: Final = frozenset({"list", "watch"})
 MUTATING_VERBS: Final = frozenset({"create", "update", "patch", "delete"})
@@ -133,9 +131,7 @@ class WorkEstimator:
         return _mutating(watch_count, max_seats)
 
     def _list_seats(self, attributes: RequestAttributes, max_seats: int) -> int:
-        most = self.max_list_seats
-        if 0 < max_seats < most:
-            most = max_seats
+        most = min(max_seats or self.max_list_seats, self.max_list_seats)
         options = attributes.list_options
         assert options is not None
         if not options.is_decodable:

@@ -19,7 +19,7 @@ from msgspec import structs
 from mypy_extensions import mypyc_attr
 
 from apfproxy.base.address import address_from
-from apfproxy.flowcontrol.classifier import QUERY
+from apfproxy.flowcontrol.classifier import QUERY, raw_query
 from apfproxy.flowcontrol.passage import RequestDigest
 from apfproxy.flowcontrol.preset import PRESETS, Preset
 from apfproxy.http.credential_fields import alias_of_address, name_of_secret
@@ -40,7 +40,6 @@ from apfproxy.request.attributes import (
     RequestAttributes,
     parse_attributes,
     plain_attributes,
-    raw_query,
     request_timeout_ns,
 )
 from apfproxy.settings import IMPERSONATE, PASS_THROUGH, AuthenticationSettings, RequestSettings

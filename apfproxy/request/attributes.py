@@ -31,6 +31,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from functools import lru_cache
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
@@ -261,14 +262,9 @@ def parse_query(query: bytes) -> Query:
     return {key: tuple(values) for key, values in parameters.items()}
 
 
-def raw_query(target: bytes) -> str:
-    """The query of a target as it came, its bytes as Latin-1."""
-    return target.partition(b"?")[2].decode("latin-1")
-
-
 def parameter_pattern(name: str) -> re.Pattern[bytes]:
     """A pattern of the values of a parameter with an ASCII name, by which any server divides."""
-    return re.compile(rf"(?:^|[&;]){spelled(name)}(?:=([^&;#]*))?(?![^&;#])".encode())
+    return re.compile(rf"[&;]{spelled(name)}(?:=([^&;#]*))?(?![^&;#])".encode())
 
 
 def parameter_values(pattern: re.Pattern[bytes], query: bytes) -> tuple[list[str], bool]:
@@ -277,11 +273,14 @@ def parameter_values(pattern: re.Pattern[bytes], query: bytes) -> tuple[list[str
     Go drops parameters with a `;` or an invalid escape; others divide at it, or have it in a value.
     No more than `MOST_VALUES` and one are returned.
     """
-    found: list[bytes] = pattern.findall(query)
-    if b";" in query:
-        found += pattern.findall(query.replace(b";", b"%3B"))
-    values = [_decode(INVALID_ESCAPE.sub(b"%25", value)) for value in found[: MOST_VALUES + 1]]
-    may_be_dropped = query.count(b"&") >= MOST_SURE_PARAMETERS or DOUBTFUL.search(query) is not None
+    most, query = MOST_VALUES + 1, b"&" + query
+    found = [*islice(pattern.finditer(query), most)]
+    is_doubtful = DOUBTFUL.search(query) is not None
+    if is_doubtful:
+        whole = query.replace(b";", b"%3B").replace(b"#", b"%23")
+        found += islice(pattern.finditer(whole), most)
+    values = [_decode(INVALID_ESCAPE.sub(b"%25", each[1] or b"")) for each in found[:most]]
+    may_be_dropped = is_doubtful or query.count(b"&") > MOST_SURE_PARAMETERS
     return values, may_be_dropped or not values
 
 

@@ -109,26 +109,20 @@ NO_REQUEST: dict[str, Any] = {
 
 
 def read_audit_log(
-    lines: Iterable[bytes],
-    max_broken: int,
-    preset: Preset = KUBERNETES,
-    parameters: Iterable[str] = (),
+    lines: Iterable[bytes], max_broken: int, preset: Preset = KUBERNETES, asked: Iterable[str] = ()
 ) -> Records:
     """Read an audit log, in whatever wraps it; TooManyBrokenError if too many lines are broken."""
     wanted = Format(AuditEvent, "stage", _event_of, lambda value: bool(_access_line_of(value)))
-    return _read(lines, max_broken, Records(preset, parameters), wanted, _take_event)
+    return _read(lines, max_broken, Records(preset, asked), wanted, _take_event)
 
 
 def read_access_log(
-    lines: Iterable[bytes],
-    max_broken: int,
-    preset: Preset = KUBERNETES,
-    parameters: Iterable[str] = (),
+    lines: Iterable[bytes], max_broken: int, preset: Preset = KUBERNETES, asked: Iterable[str] = ()
 ) -> Records:
     """Read an access log; TooManyBrokenError if too many lines are broken."""
     marker = "executionSeconds"
     wanted = Format(AccessLine, marker, _access_line_of, lambda value: bool(_event_of(value)))
-    return _read(lines, max_broken, Records(preset, parameters), wanted, _take_line)
+    return _read(lines, max_broken, Records(preset, asked), wanted, _take_line)
 
 
 def _read(

@@ -9,13 +9,13 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from apfproxy.flowcontrol.classifier import raw_query
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.request.attributes import (
     RequestAttributes,
     User,
     parameter_pattern,
     parameter_values,
-    raw_query,
     request_timeout_ns,
 )
 
@@ -101,7 +101,7 @@ def kind_of(
 
 
 class Records:
-    """Requests of a log, to a kind of API; `parameters` are those that FlowSchemas ask for.
+    """Requests of a log, to a kind of API; FlowSchemas ask for the `asked` parameters of queries.
 
     Attributes:
         kinds: The kinds of all requests.
@@ -117,9 +117,9 @@ class Records:
         held: Requests that waited, or never executed, when they were logged.
     """
 
-    def __init__(self, preset: Preset = KUBERNETES, parameters: Iterable[str] = ()) -> None:
+    def __init__(self, preset: Preset = KUBERNETES, asked: Iterable[str] = ()) -> None:
         self._preset = preset
-        self._patterns = [parameter_pattern(each) for each in parameters]
+        self._patterns = [parameter_pattern(each) for each in asked]
         self.kinds: list[Kind] = []
         self.skipped = self.early = self.left_out = self.foreign = self.misfits = 0
         self.unlogged = self.broken = self.guessed = self.held = 0

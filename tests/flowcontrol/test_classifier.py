@@ -241,6 +241,7 @@ QUERIES = [
     ("q=a b*", "q=a+b%2Cc q=a%20b"),
     ("q=%*", "q=%zz q=%25"),
     ("q=*;b", "q=a;b a&q=a%3Bb;c q=;b&c"),
+    ("q=*#b", "q=a#b q=a%23b"),
 ]
 OTHER_QUERIES = [
     (CSV, "format formats=csv xformat=csv format=CSV format=acsv a=format=csv format=a&csv"),

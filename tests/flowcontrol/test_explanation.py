@@ -439,4 +439,4 @@ TOKEN = parse_attributes("POST", b"/api/v1/namespaces/x/serviceaccounts/a/token"
     ],
 )
 def test_source(attributes: RequestAttributes, known: Known, max_seats: int, expected: str) -> None:
-    assert expected in estimate_source(attributes, cast("LearnedCosts", known), max_seats)
+    assert expected in estimate_source(attributes, cast("LearnedCosts", known), max_seats, 100)
