@@ -187,9 +187,9 @@ def explain(
     level = found.level
     queue_set = level.queue_set
     queue_set.sync()
-    hand = hand_of(found)
+    hand = hand_of(queue_set, found.flow.hash)
     estimator = WorkEstimator(costs.object_stats, costs.watch_count, max_list_seats)
-    estimate = estimator.estimate(attributes, level.max_seats)
+    estimate = estimator.estimate(attributes, level.max_seats).weighed(found.weight)
     has_seats = takes_seats(attributes)
     schemas = tuple(
         FlowSchemaPart(
@@ -266,11 +266,16 @@ def _without_model(header_of: Callable[[str], str]) -> Callable[[str], str]:
     return lambda name: "" if name == MODEL else header_of(name)
 
 
-def hand_of(found: Classification) -> tuple[int, ...]:
-    config = found.level.queue_set.config
+def hand_of(queue_set: QueueSet, flow_hash: int) -> tuple[int, ...]:
+    """The queues of which a flow's next request gets one."""
+    config = queue_set.config
     if config.kind is not QueueSetKind.QUEUE:
         return ()
-    return Dealer(config.queues, config.hand_size).deal(found.flow.hash)
+    hand = Dealer(config.queues, config.hand_size).deal(flow_hash)
+    if not config.has_weights:
+        return hand
+    offset = queue_set.enqueues % len(hand)
+    return (queue_set.queue_of(flow_hash, hand[offset:] + hand[:offset]).index,)
 
 
 def _level_part(level: PriorityLevel) -> LevelPart:
@@ -405,8 +410,7 @@ def foresee(
     queue = chosen_queue(queue_set, hand)
     if not queue_set.requests_waiting and in_use + seats <= limit:
         return Foresight(Decision.EXECUTE, queue.index)
-    is_full = queue.requests_waiting >= queue_set.config.queue_length_limit
-    if is_full and in_use >= queue_set.seat_limit:
+    if queue_set.is_full(queue) and in_use >= queue_set.seat_limit:
         return Foresight(
             Decision.REJECT, queue.index, queue.requests_waiting, RejectReason.QUEUE_FULL
         )
