@@ -190,6 +190,7 @@ def _request(ticket: Ticket, age_ns: int) -> dict[str, Any]:
         "flow": _text(ticket.flow.distinguisher),
         "queue": None if ticket.queue is None else ticket.queue.index,
         "seats": ticket.estimate.max_seats,
+        "weight": ticket.estimate.weight,
         "seconds": round(age_ns / NS_PER_S, 3),
     }
 

@@ -106,7 +106,7 @@ class LevelCosts:
         elif cost is not None and completion is not None:
             units = float(completion.estimated)
         if not units:
-            return by_time if weight == 1 else by_time.weighed(weight)
+            return by_time.weighed(weight)
         guess_ns = units * self.ns_per_unit / by_time.initial_seats
         return WorkEstimate(
             by_time.initial_seats,

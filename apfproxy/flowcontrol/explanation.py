@@ -47,6 +47,11 @@ NO_COMPLETION = (
     " /v1/chat/completions, with --preset http or llm"
 )
 
+IDLE_WEIGHT = (
+    "the weight does not count: only where flows of a level wait in several queues, and differ in"
+    " their weights"
+)
+
 
 class UserPart(msgspec.Struct, frozen=True, rename="camel"):
     name: str
@@ -113,7 +118,7 @@ class QueuePart(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class FlowPart(msgspec.Struct, frozen=True, rename="camel"):
-    """The flow, with its hand in the order dealt.
+    """The flow, with its hand in the order dealt; among weights, with the queue that it gets.
 
     It is `distinguished_by` `ByUser` or `ByNamespace`, or an addition's `group`, `user-agent`,
     `header NAME`; "" if the FlowSchema is one flow.  The distinguisher is "" also if the level has
@@ -126,6 +131,7 @@ class FlowPart(msgspec.Struct, frozen=True, rename="camel"):
     distinguisher: str
     hash: str
     hand: tuple[QueuePart, ...]
+    weight: int = 1
 
 
 class EstimatePart(msgspec.Struct, frozen=True, rename="camel"):
@@ -212,6 +218,8 @@ def explain(
         for obj in (found.flow_schema, level.configuration)
         for error in obj.additions.errors
     ]
+    if found.flow_schema.additions.weight > found.weight:
+        notes.append(IDLE_WEIGHT)
     if level.costs.cost == TOKENS and is_completion(attributes):
         output, unit_ns = level.costs.expected_output(found.flow), level.costs.ns_per_unit
         notes.append(
@@ -305,6 +313,7 @@ def _flow_part(found: Classification, hand: tuple[int, ...]) -> FlowPart:
         distinguisher=found.flow.distinguisher,
         hash=f"{found.flow.hash:016x}",
         hand=tuple(msgspec.convert(queues[card], QueuePart, from_attributes=True) for card in hand),
+        weight=found.weight,
     )
 
 

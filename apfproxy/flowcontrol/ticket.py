@@ -125,6 +125,8 @@ class WorkEstimate:
         )
 
     def weighed(self, weight: int) -> WorkEstimate:
+        if weight == self.weight:
+            return self
         seats, latency_ns = (self.initial_seats, self.final_seats), self.additional_latency_ns
         return WorkEstimate(*seats, latency_ns, self.guess_ns, self.units, weight)
 

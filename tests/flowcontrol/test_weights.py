@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.flowcontrol.costs import LevelCosts
-from apfproxy.flowcontrol.explanation import Decision, foresee, hand_of
+from apfproxy.flowcontrol.explanation import IDLE_WEIGHT, Decision, explain, foresee, hand_of
+from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.meters import FlowSchemaCounters
 from apfproxy.flowcontrol.queue_set import QueueSetConfig, QueueSetKind
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Flow, Queue, RejectReason, Ticket, WorkEstimate
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from apfproxy.objects.types import FlowControlObject
 
 S = 1_000_000_000
+COSTS = LearnedCosts(lambda: 0)
 
 
 def weighed(queues: int, hand_size: int = 6, length: int = 100) -> QueueSetConfig:
@@ -228,7 +230,10 @@ def test_weights_count_where_flows_differ_in_them() -> None:
         assert [1, 1] == weights_of(controller, "alice", "bob")
         assert not queue_set.config.has_weights
         assert not controller.classify(user("alice"), GET_POD).has_costs
+        assert IDLE_WEIGHT in explain(controller, COSTS, user("alice"), GET_POD).notes
     scene.commit(*objects("1", "4"))
+    bob = explain(controller, COSTS, user("bob"), GET_POD)
+    assert (4, 1, 0) == (bob.flow.weight, len(bob.flow.hand), len(bob.notes))
 
     assert [1, 4] == weights_of(controller, "alice", "bob")
     assert before.has_costs
