@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from apfproxy.admin.gathering import flow_control_parts
 from apfproxy.admin.metrics import (
     CONTENT_TYPE,
     NONE,
     PREFIX,
     PROCESS,
+    Collected,
     Family,
     by,
     cases,
@@ -53,8 +55,11 @@ from apfproxy.upstream.counters import LATENCY_BOUNDS_NS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from prometheus_client.core import Metric
+
     from apfproxy.admin.metrics import Labelled, Labels, Numbers
     from apfproxy.fleet.view import MemberView
+    from apfproxy.flowcontrol.passage import FlowControl
 
 __all__ = ["CONTENT_TYPE", "TABLE", "page"]
 
@@ -539,3 +544,16 @@ TABLE: Final[tuple[Family, ...]] = (
     ),
 )
 # fmt: on
+
+
+def flow_control_metrics(control: FlowControl) -> Collected:
+    """A collector of the metrics of flow control alone, for a registry of prometheus_client."""
+
+    def metrics() -> Iterator[Metric]:
+        parts = flow_control_parts(control.controller, control.kinds)
+        state = ProcessState(clusters=[ClusterState(is_serving=True, **parts)])
+        for family in TABLE:
+            if family.name.startswith(FLOW_CONTROL):
+                yield family.metric(family.samples({"": state}))
+
+    return Collected(metrics)

@@ -91,31 +91,34 @@ class Family(NamedTuple):
         yield Sample(f"{self.name}_count", labels, totals[-1])
         yield Sample(f"{self.name}_sum", labels, times.sum / self.unit)
 
-    def slices(self, states: Mapping[str, Any]) -> Iterator[bytes]:
+    def metric(self, samples: Iterable[Sample] = ()) -> Metric:
         kind = self.kind
         name = self.name.removesuffix({"counter": "_total", "info": "_info"}.get(kind, ""))
-        head = encoded(Metric(name, self.help, kind))
+        metric = Metric(name, self.help, kind)
+        metric.samples = list(samples)
+        return metric
+
+    def slices(self, states: Mapping[str, Any]) -> Iterator[bytes]:
+        head = encoded(self.metric())
         samples = self.samples(states)
         some = list(islice(samples, MOST_SAMPLES))
         if some or self.is_always or any(list(self._owners(each)) for each in states.values()):
             yield head
         while some:
-            metric = Metric(name, self.help, kind)
-            metric.samples = some
-            yield encoded(metric).removeprefix(head)
+            yield encoded(self.metric(some)).removeprefix(head)
             some = list(islice(samples, MOST_SAMPLES))
 
 
-class _Collected(Collector):
-    def __init__(self, metric: Metric) -> None:
-        self._metric = metric
+class Collected(Collector):
+    def __init__(self, metrics: Callable[[], Iterable[Metric]]) -> None:
+        self._metrics = metrics
 
-    def collect(self) -> Iterator[Metric]:
-        yield self._metric
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics()
 
 
 def encoded(metric: Metric) -> bytes:
-    text: bytes = ENCODE(_Collected(metric))
+    text: bytes = ENCODE(Collected(lambda: [metric]))
     return text
 
 

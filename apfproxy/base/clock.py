@@ -30,8 +30,8 @@ class LoopClock:
     """A `Clock` over an event loop, to a millisecond; `now_ns` is called for every request."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         self.now_ns = time.monotonic_ns
 
     def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> Timer:
-        return self._loop.call_later(max(0, deadline_ns - self.now_ns()) / 1e9, callback)
+        return self.loop.call_later(max(0, deadline_ns - self.now_ns()) / 1e9, callback)

@@ -448,10 +448,9 @@ class Passage:
             estimate = control.estimator.estimate(
                 digest.attributes, found.level.max_seats, found.flow.counters
             )
-        if found.has_costs:
-            estimate = found.level.costs.estimate(
-                estimate, completion, digest.header, weight=found.weight
-            )
+        costs = found.level.costs
+        if costs.cost is not None:
+            estimate = costs.estimate(estimate, completion, digest.header)
         result = found.level.queue_set.admit(found.flow, estimate, _on_dispatch, self)
         if type(result) is not Ticket:
             assert isinstance(result, RejectReason)

@@ -346,7 +346,7 @@ PATH_VERBS: Final = frozenset({"watch", "proxy"})
 """The beginnings of the deprecated paths."""
 OWN_PATHS: Final = ("/api/", "/apis/")
 """Paths below these are below no other prefix."""
-_PLAIN_READ_ONLY: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+PLAIN_READ_ONLY: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 MAX_COLLECTIONS: Final = 1024
 MAX_COLLECTION_CHARACTERS: Final = 128
@@ -480,7 +480,7 @@ def plain_attributes(method: str, target: bytes, rules: RequestRules = NONE) -> 
         path=path,
         verb=verb,
         long_running_by=rules.verbs.get(verb, "") or rules.by_path(path),
-        is_mutating=method not in _PLAIN_READ_ONLY,
+        is_mutating=method not in PLAIN_READ_ONLY,
         is_plain=True,
     )
     if rules.api_prefixes is not None:

@@ -217,6 +217,7 @@ class InForce:
 
     async def end_in_time(self, beat: Callable[[], None]) -> None:
         """Take each object out of force at its end, until cancelled."""
+        self._has_changed = asyncio.Event()  # of this loop
         while True:
             pause_s = min(LOOK_S, max(0.0, self._next_end_s - time.time()))
             with contextlib.suppress(TimeoutError):

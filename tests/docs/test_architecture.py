@@ -64,7 +64,9 @@ def test_packages() -> None:
         "contracts"
     ][0]
     order = [name for layer in layers["layers"] for name in layer.split(" | ")]
-    listed = [row[0].strip("`/") for row in table(page(PAGE), "| package | content |")]
+    listed = [
+        row[0].strip("`/").removesuffix(".py") for row in table(page(PAGE), "| package | content |")
+    ]
 
     assert sorted(order) == sorted(listed)
     assert listed == sorted(listed, key=order.index)

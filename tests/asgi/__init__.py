@@ -1,0 +1,1 @@
+"""Tests of flow control within Python programs."""
