@@ -395,6 +395,7 @@ def flow_schema_states(
             priority_level=schema.spec.priority_level_configuration.name,
             uid=stable_uid(schema),
             matching_precedence=schema.spec.matching_precedence,
+            weight=schema.additions.weight,
             place=place,
             kind=KINDS.get(how := distinguished_by(schema), how),
             user=only_user(schema),

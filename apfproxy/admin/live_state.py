@@ -231,7 +231,7 @@ def _flow_schemas(schemas: Sequence[FlowSchemaState], history: History) -> list[
     return [
         {
             **picked(schema, "name", "uid", "priority_level", "matching_precedence", "kind"),
-            **picked(schema, "user", "until_s"),
+            **picked(schema, "user", "until_s", "weight"),
             "matchedPerSecond": round(rates.matched, 2),
             "rejectedPerSecond": round(sum(rates.rejected.values()), 2),
             "rejectedBy": {reason: round(rate, 2) for reason, rate in rates.rejected.items()},

@@ -21,9 +21,8 @@ from apfproxy.admin.amounts import cut
 from apfproxy.admin.gathering import MAX_QUEUES, displayable
 from apfproxy.admin.state import NS_PER_S
 from apfproxy.admin.tables import ZERO_TIME, duration_text, time_text
-from apfproxy.flowcontrol.dealer import Dealer
+from apfproxy.flowcontrol.explanation import hand_of
 from apfproxy.flowcontrol.level_summary import named_objects, with_uid
-from apfproxy.flowcontrol.queue_set import QueueSetKind
 from apfproxy.flowcontrol.ticket import format_seat_seconds
 
 if TYPE_CHECKING:
@@ -191,6 +190,7 @@ def _request(ticket: Ticket, age_ns: int) -> dict[str, Any]:
         "flow": _text(ticket.flow.distinguisher),
         "queue": None if ticket.queue is None else ticket.queue.index,
         "seats": ticket.estimate.max_seats,
+        "weight": ticket.estimate.weight,
         "seconds": round(age_ns / NS_PER_S, 3),
     }
 
@@ -214,12 +214,9 @@ def merged_live(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
 def _hand(
     asked: Asked, level: str = "", schema: str = "", flow: str = ""
 ) -> Iterator[dict[str, Any]]:
-    config = _level(asked, level).config
-    hand: list[int] = []
-    if config.kind is QueueSetKind.QUEUE:
-        hash_ = asked.controller.flow_hash(schema, flow if config.queues > 1 else "")
-        hand = list(Dealer(config.queues, config.hand_size).deal(hash_))
-    yield {"priorityLevel": level, "hand": hand}
+    queue_set = _level(asked, level)
+    hash_ = asked.controller.flow_hash(schema, flow if queue_set.config.queues > 1 else "")
+    yield {"priorityLevel": level, "hand": list(hand_of(queue_set, hash_))}
 
 
 def _objects(asked: Asked, uid: str | None = None) -> Iterator[list[dict[str, Any]]]:

@@ -278,6 +278,7 @@ class FlowSchemaState(Growing):
     priority_level: First[str] = ""
     uid: First[str] = ""
     matching_precedence: First[int] = 0
+    weight: First[int] = 1
     place: First[int] = 0
     kind: First[str] = ""
     user: First[str] = ""

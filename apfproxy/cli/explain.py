@@ -378,7 +378,8 @@ def _flow(flow: FlowPart) -> Lines:
         text = "one for the whole FlowSchema"
     else:
         text = f"{by} {flow.distinguisher}" if flow.distinguisher else f"no {by} tells it apart"
-    yield "flow", f"{text} (hash {flow.hash})"
+    weight = f", weight {flow.weight}" if flow.weight > 1 else ""
+    yield "flow", f"{text} (hash {flow.hash}{weight})"
     if flow.hand:
         first, *rest = aligned(
             ("queue", *(str(each.index) for each in flow.hand)),

@@ -130,7 +130,10 @@ def nothing(_level: str, _seats: int) -> None: ...
 
 
 class Classification:
-    """Where a request belongs, by one generation of the configuration; shared, so immutable."""
+    """Where a request belongs, by one generation of the configuration; shared, so immutable.
+
+    It `has_costs` if its work depends on more than seats and time: see `LevelCosts.estimate`.
+    """
 
     def __init__(self, route: Route, flow: Flow, generation: int) -> None:
         self.flow_schema = route.flow_schema
@@ -139,6 +142,8 @@ class Classification:
         self.level = route.level
         self.limits = route.limits
         self.stream_seats = route.stream_seats
+        self.weight = route.weight
+        self.has_costs = route.weight > 1 or route.level.costs.cost is not None
         self.flow = flow
         self.generation = generation
 
@@ -156,8 +161,10 @@ class Route:
         level: PriorityLevel,
         counters: FlowSchemaCounters | None,
         limits: FlowLimits | None,
+        weight: int,
     ) -> None:
         self.flow_schema = flow_schema
+        self.weight = weight
         self.name = flow_schema.metadata.name
         self.flow_schema_uid = checked.uid
         self.level = level
@@ -220,6 +227,7 @@ class Controller:
         self._flow_limits: dict[str, FlowLimits] = {}  # by FlowSchema
         self._classifications: dict[tuple[str, str], Classification] = {}
         self._routes: dict[str, Route] = {}
+        self._weighed: set[str] = set()  # levels with flows of different weights
         self.in_force = Digest()
         self._classifier = self.in_force.classifier
         self.commit(self.digest(()))  # which has the mandatory objects
@@ -308,6 +316,11 @@ class Controller:
             levels[name].current_limit = nominal - (nominal - levels[name].lower_limit) // 2
         self.in_force = digest
         self._classifier = digest.classifier
+        weights: dict[str, set[int]] = {}
+        for schema in digest.flow_schemas.values():
+            level_name = schema.spec.priority_level_configuration.name
+            weights.setdefault(level_name, set()).add(schema.additions.weight)
+        self._weighed = {name for name, found in weights.items() if len(found) > 1}
         self._routes = {
             name: self._route(schema, digest.checked["FlowSchema", name])
             for name, schema in digest.flow_schemas.items()
@@ -520,7 +533,8 @@ class Controller:
 
     def _queue_set_config(self, configuration: PriorityLevelConfiguration) -> QueueSetConfig:
         is_prompt = self._prompt_limits is not None and self._allotted is None
-        return queue_set_config(configuration, is_prompt=is_prompt)
+        has_weights = configuration.metadata.name in self._weighed
+        return queue_set_config(configuration, is_prompt=is_prompt, has_weights=has_weights)
 
     def _set_limits(self) -> None:
         server_limit = self.server_concurrency_limit
@@ -622,11 +636,15 @@ class Controller:
         level = self.levels[schema.spec.priority_level_configuration.name]
         name = schema.metadata.name
         known = self._routes.get(name)
+        weight = 1
+        if self._queue_set_config(level.configuration).has_weights:
+            weight = checked.additions.weight
         if (
             known is not None
             and known.flow_schema is schema
             and known.level is level
             and known.configuration is level.configuration
+            and known.weight == weight
         ):
             return known
         added, is_ban = checked.additions, level.additions.is_ban
@@ -637,7 +655,7 @@ class Controller:
         if limits is not None:
             limits.configure(added, level.name, is_ban=is_ban)
         counters = self._counters.get((level.name, name))
-        return Route(schema, checked, level, counters, limits if is_limited else None)
+        return Route(schema, checked, level, counters, limits if is_limited else None, weight)
 
     def _new_classification(
         self, key: tuple[str, str], route: Route, outdated: Classification | None

@@ -96,16 +96,17 @@ class LevelCosts:
         by_time: WorkEstimate,
         completion: Completion | None,
         header_of: Callable[[str], str],
+        *,
+        weight: int = 1,
     ) -> WorkEstimate:
-        """The estimate of a request with its cost, as far as that is known."""
-        cost = self.cost
-        assert cost is not None
-        if cost.header:
+        """The estimate of a request with its cost, as far as that is known, for a flow's weight."""
+        cost, units = self.cost, 0.0
+        if cost is not None and cost.header:
             units = _units(header_of(cost.header))
-        else:
-            units = 0.0 if completion is None else float(completion.estimated)
+        elif cost is not None and completion is not None:
+            units = float(completion.estimated)
         if not units:
-            return by_time
+            return by_time.weighed(weight)
         guess_ns = units * self.ns_per_unit / by_time.initial_seats
         return WorkEstimate(
             by_time.initial_seats,
@@ -113,6 +114,7 @@ class LevelCosts:
             by_time.additional_latency_ns,
             round(guess_ns / NS_PER_TICK) * NS_PER_TICK,
             units,
+            weight,
         )
 
     def settle(self, ticket: Ticket, completion: Completion | None, now_ns: int) -> None:

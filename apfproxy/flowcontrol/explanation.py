@@ -47,6 +47,11 @@ NO_COMPLETION = (
     " /v1/chat/completions, with --preset http or llm"
 )
 
+IDLE_WEIGHT = (
+    "the weight does not count: only where flows of a level wait in several queues, and differ in"
+    " their weights"
+)
+
 
 class UserPart(msgspec.Struct, frozen=True, rename="camel"):
     name: str
@@ -113,7 +118,7 @@ class QueuePart(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class FlowPart(msgspec.Struct, frozen=True, rename="camel"):
-    """The flow, with its hand in the order dealt.
+    """The flow, with its hand in the order dealt; among weights, with the queue that it gets.
 
     It is `distinguished_by` `ByUser` or `ByNamespace`, or an addition's `group`, `user-agent`,
     `header NAME`; "" if the FlowSchema is one flow.  The distinguisher is "" also if the level has
@@ -126,6 +131,7 @@ class FlowPart(msgspec.Struct, frozen=True, rename="camel"):
     distinguisher: str
     hash: str
     hand: tuple[QueuePart, ...]
+    weight: int = 1
 
 
 class EstimatePart(msgspec.Struct, frozen=True, rename="camel"):
@@ -187,9 +193,9 @@ def explain(
     level = found.level
     queue_set = level.queue_set
     queue_set.sync()
-    hand = hand_of(found)
+    hand = hand_of(queue_set, found.flow.hash)
     estimator = WorkEstimator(costs.object_stats, costs.watch_count, max_list_seats)
-    estimate = estimator.estimate(attributes, level.max_seats)
+    estimate = estimator.estimate(attributes, level.max_seats).weighed(found.weight)
     has_seats = takes_seats(attributes)
     schemas = tuple(
         FlowSchemaPart(
@@ -212,6 +218,8 @@ def explain(
         for obj in (found.flow_schema, level.configuration)
         for error in obj.additions.errors
     ]
+    if found.flow_schema.additions.weight > found.weight:
+        notes.append(IDLE_WEIGHT)
     if level.costs.cost == TOKENS and is_completion(attributes):
         output, unit_ns = level.costs.expected_output(found.flow), level.costs.ns_per_unit
         notes.append(
@@ -266,11 +274,16 @@ def _without_model(header_of: Callable[[str], str]) -> Callable[[str], str]:
     return lambda name: "" if name == MODEL else header_of(name)
 
 
-def hand_of(found: Classification) -> tuple[int, ...]:
-    config = found.level.queue_set.config
+def hand_of(queue_set: QueueSet, flow_hash: int) -> tuple[int, ...]:
+    """The queues of which a flow's next request gets one."""
+    config = queue_set.config
     if config.kind is not QueueSetKind.QUEUE:
         return ()
-    return Dealer(config.queues, config.hand_size).deal(found.flow.hash)
+    hand = Dealer(config.queues, config.hand_size).deal(flow_hash)
+    if not config.has_weights:
+        return hand
+    offset = queue_set.enqueues % len(hand)
+    return (queue_set.queue_of(flow_hash, hand[offset:] + hand[:offset]).index,)
 
 
 def _level_part(level: PriorityLevel) -> LevelPart:
@@ -300,6 +313,7 @@ def _flow_part(found: Classification, hand: tuple[int, ...]) -> FlowPart:
         distinguisher=found.flow.distinguisher,
         hash=f"{found.flow.hash:016x}",
         hand=tuple(msgspec.convert(queues[card], QueuePart, from_attributes=True) for card in hand),
+        weight=found.weight,
     )
 
 
@@ -405,8 +419,7 @@ def foresee(
     queue = chosen_queue(queue_set, hand)
     if not queue_set.requests_waiting and in_use + seats <= limit:
         return Foresight(Decision.EXECUTE, queue.index)
-    is_full = queue.requests_waiting >= queue_set.config.queue_length_limit
-    if is_full and in_use >= queue_set.seat_limit:
+    if queue_set.is_full(queue) and in_use >= queue_set.seat_limit:
         return Foresight(
             Decision.REJECT, queue.index, queue.requests_waiting, RejectReason.QUEUE_FULL
         )

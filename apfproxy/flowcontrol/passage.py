@@ -448,9 +448,10 @@ class Passage:
             estimate = control.estimator.estimate(
                 digest.attributes, found.level.max_seats, found.flow.counters
             )
-        costs = found.level.costs
-        if costs.cost is not None:
-            estimate = costs.estimate(estimate, completion, digest.header)
+        if found.has_costs:
+            estimate = found.level.costs.estimate(
+                estimate, completion, digest.header, weight=found.weight
+            )
         result = found.level.queue_set.admit(found.flow, estimate, _on_dispatch, self)
         if type(result) is not Ticket:
             assert isinstance(result, RejectReason)

@@ -77,7 +77,7 @@ WAIT_DIVISOR: Final = 4
 
 
 def queue_set_config(
-    configuration: PriorityLevelConfiguration, *, is_prompt: bool = False
+    configuration: PriorityLevelConfiguration, *, is_prompt: bool = False, has_weights: bool = False
 ) -> QueueSetConfig:
     """How a level queues.
 
@@ -96,6 +96,7 @@ def queue_set_config(
         queuing.hand_size,
         queuing.queue_length_limit,
         least_seats=1 if is_prompt and limited.nominal_concurrency_shares else 0,
+        has_weights=has_weights and queuing.queues > 1,
     )
 
 

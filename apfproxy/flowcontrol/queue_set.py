@@ -26,11 +26,24 @@ world dispatches, whenever it has seats, the request that ends first in the virt
 7. A queue set that has more queues than it should drops one whenever the seats of a request come
    back whose queue has nothing else waiting or executing.  Later queues move up.
 
+Weights.  Where flows have different weights, a request's work is divided by that of its flow, and R
+runs by the sum of the weights of the active queues, each that of its oldest request: so a queue
+that always has something waiting starts as much later as R has grown.  A flow has a queue to
+itself, one that is not active, in place of its hand; else its share would depend on how many queues
+it fills, and whom it meets there.  So the shares of flows that always have requests waiting are as
+their weights, exactly but for what executes.  It is not exact:
+
+- for flows beyond the number of queues.  They share those of others by their hands: requests are
+  served in the order of their arrival there, each charged by its own weight.
+- for a request under way while the weight of its flow changes: it keeps the one that it came with.
+- while seats are saved up for wide requests: R runs as if they were in use, as without weights.
+
 Costs.  Everything the rules need of all queues is a sum kept up to date (active queues, seats
 requested) or the least of the keys in a `Tournament`, where only queues with something waiting
 take part (see `RoundRobin`).  So an arrival costs its hand, a dispatch or a finish log2(queues).
 Only dropping a queue visits all, once for each queue dropped.  A request that fits while nothing
-waits, the usual one, takes a short way through `admit` that comes to the same as the general one.
+waits, the usual one, takes a short way through `admit` that comes to the same as the general one;
+with weights all take that.
 
 Differences from Kubernetes.  Python's integers need no epochs.  A queue is dropped once, even if
 several of its requests linger.  The seats of a request that waits are counted out as they were
@@ -53,6 +66,7 @@ from apfproxy.flowcontrol.ticket import (
     DONE,
     EXECUTING,
     LINGERING,
+    NO_OWNER,
     NS_PER_TICK,
     SERVICE_GUESS_TICKS,
     WAITING,
@@ -62,7 +76,7 @@ from apfproxy.flowcontrol.ticket import (
 from apfproxy.flowcontrol.tournament import RoundRobin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from apfproxy.base.clock import Clock
     from apfproxy.flowcontrol.meters import SeatDemand
@@ -83,7 +97,8 @@ class QueueSetKind(enum.Enum):
 class QueueSetConfig:
     """How requests queue; `hand_size` and lengths are of `QueueSetKind.QUEUE` only.
 
-    Requests may use `least_seats` whatever the limit; Kubernetes has none.
+    Requests may use `least_seats` whatever the limit; Kubernetes has none.  Only if it
+    `has_weights` may estimates have others than 1.
     """
 
     kind: QueueSetKind
@@ -91,6 +106,7 @@ class QueueSetConfig:
     hand_size: int = 0
     queue_length_limit: int = 0
     least_seats: int = 0
+    has_weights: bool = False
 
 
 class QueueSet:
@@ -161,7 +177,11 @@ class QueueSet:
 
         self._dealer: Dealer | None = None  # None: nothing is queued any more
         self.seat_limit = self._queue_length_limit = self.enqueues = 0
-        self._active_queues = 0
+        self._active_weight = 0  # of the active queues
+        self._has_weights = False
+        self._short_limit = 0  # the seat limit for the short way
+        self._own: dict[int, Queue] = {}  # by flow's hash; these two are for weights
+        self._free: list[Queue] = []  # those that are not active
         self._seats_requested = 0  # in use by, or waited for in, any of `queues`
         self._last_ns = self._now_ns()
         self._state = 0  # as `meter.pack` makes it, since `_last_ns`
@@ -204,7 +224,7 @@ class QueueSet:
         offset = self.enqueues % len(hand)
         self.enqueues += 1
 
-        if self.requests_waiting or self.seats_in_use + seats > self.seat_limit:
+        if self.requests_waiting or self.seats_in_use + seats > self._short_limit:
             return self._enqueue(hand, offset, flow, estimate, on_dispatch, details, now_ns)
 
         # Nothing waits, so the first card of the hand wins and so does the request in it: what
@@ -212,7 +232,7 @@ class QueueSet:
         queue = self.queues[hand[offset]]
         current_r = self.current_r
         if queue.requests_executing == 0:
-            self._active_queues += 1
+            self._active_weight += 1
             start_r = current_r
         else:
             start_r = queue.next_dispatch_r
@@ -267,15 +287,18 @@ class QueueSet:
             # The guess was charged at dispatch; the difference, rounded half away from zero.
             worked_ns = duration_ns if ticket.worked_ns < 0 else ticket.worked_ns
             error = estimate.initial_seats * (worked_ns - estimate.guess_ns)
+            ns_per_tick = estimate.ns_per_tick
             if error >= 0:
-                queue.next_dispatch_r += (error + NS_PER_TICK // 2) // NS_PER_TICK
+                queue.next_dispatch_r += (error + ns_per_tick // 2) // ns_per_tick
             else:
-                queue.next_dispatch_r -= (NS_PER_TICK // 2 - error) // NS_PER_TICK
+                queue.next_dispatch_r -= (ns_per_tick // 2 - error) // ns_per_tick
             queue.requests_executing -= 1
             if queue.requests_waiting:
                 self.robin.oldest_changed(queue)  # not the oldest, but the start
             elif queue.requests_executing == 0:
-                self._active_queues -= 1
+                self._active_weight -= queue.weight
+                if self._has_weights:
+                    self._vacate(queue)
 
         if estimate.additional_latency_ns > 0:
             ticket.state = LINGERING
@@ -315,9 +338,11 @@ class QueueSet:
             self.timed_out_total += 1
             counters.rejected_time_out += 1
         if not queue.is_active:
-            self._active_queues -= 1
+            self._active_weight -= queue.weight
+            if self._has_weights:
+                self._vacate(queue)
         self._seats_requested -= ticket.estimate.max_seats
-        self.robin.oldest_changed(queue)
+        self._oldest_changed(queue)
         self._settle(now_ns)
 
     # Configuration
@@ -337,6 +362,7 @@ class QueueSet:
         if is_queuing:
             self._queue_length_limit = config.queue_length_limit
             self.robin.grow(config.queues)
+        self._set_weights(has_weights=config.has_weights)
         self.meter.set_waiting_capacity(max(self._queue_length_limit, 1) * max(config.queues, 1))
         self.set_concurrency_limit(concurrency_limit)
 
@@ -348,6 +374,7 @@ class QueueSet:
             config = self.config
             least = UNLIMITED if config.kind is QueueSetKind.EXEMPT else config.least_seats
             self.seat_limit = max(concurrency_limit, least)
+            self._short_limit = -1 if self._has_weights else self.seat_limit
         self._go_on(now_ns)
 
     def leave_pool(self) -> None:
@@ -360,6 +387,7 @@ class QueueSet:
         """Let requests use that many seats of the pool; dispatches nothing."""
         self._advance(now_ns)
         self.seat_limit = seats
+        self._short_limit = -1 if self._has_weights else seats
 
     def next_seats(self) -> int:
         ticket = self.robin.next().oldest
@@ -410,13 +438,13 @@ class QueueSet:
         if elapsed_ns == 0:
             return
         self._last_ns = now_ns
-        active = self._active_queues
-        if active:
+        weight = self._active_weight
+        if weight:
             seats = self._seats_requested
             if seats > self.seat_limit:  # noqa: PLR1730  min() costs 60 ns more
                 seats = self.seat_limit
             # `seat_ticks` in place, for numbers that are not negative: 60 ns less.
-            exact = seats / active * elapsed_ns / NS_PER_TICK
+            exact = seats / weight * elapsed_ns / NS_PER_TICK
             ticks = int(exact)
             if exact - ticks >= 0.5:  # noqa: PLR2004  a half
                 ticks += 1
@@ -500,6 +528,8 @@ class QueueSet:
             if len(self.queues) > self.config.queues and not queue.is_active:
                 self._seats_requested -= queue.seats_in_use  # what lingers
                 self.robin.drop(queue)
+                if self._has_weights:
+                    self._free.remove(queue)
 
     def _end_lingering(self, ticket: Ticket) -> None:
         now_ns = self._now_ns()
@@ -542,13 +572,18 @@ class QueueSet:
         now_ns: int,
     ) -> Ticket | RejectReason:
         queues = self.queues
-        queue = queues[hand[offset]]
-        for card in hand[offset + 1 :] + hand[:offset]:
-            other = queues[card]
-            if other.work_waiting < queue.work_waiting:
-                queue = other
+        if self._has_weights:
+            queue = self.queue_of(flow.hash, hand[offset:] + hand[:offset])
+        else:
+            queue = queues[hand[offset]]
+            for card in hand[offset + 1 :] + hand[:offset]:
+                other = queues[card]
+                if other.work_waiting < queue.work_waiting:
+                    queue = other
         counters = flow.counters
         is_full = queue.requests_waiting >= self._queue_length_limit
+        if is_full and self._has_weights:
+            is_full = self.is_full(queue)
         if is_full and self.seats_in_use >= self.seat_limit:
             self.rejected_total += 1
             counters.rejected_queue_full += 1
@@ -556,12 +591,16 @@ class QueueSet:
             return RejectReason.QUEUE_FULL
 
         if not queue.is_active:
-            self._active_queues += 1
+            self._active_weight += queue.weight
             queue.next_dispatch_r = self.current_r
+            if self._has_weights:
+                self._free.pop()
+                self._own[flow.hash] = queue
+                queue.owner = flow.hash
         ticket = Ticket(flow, estimate, details, now_ns, queue, WAITING, -1, self.current_r)
         queue.append(ticket)
         if queue.oldest is ticket:
-            self.robin.oldest_changed(queue)
+            self._oldest_changed(queue)
         seats = estimate.max_seats
         self.requests_waiting += 1
         self.seats_waiting += seats
@@ -589,6 +628,48 @@ class QueueSet:
         counters = ticket.flow.counters
         counters.inqueue_requests -= 1
         counters.inqueue_seats -= seats
+
+    def _oldest_changed(self, queue: Queue) -> None:
+        if self._has_weights and queue.oldest is not None:
+            weight = queue.oldest.estimate.weight
+            self._active_weight += weight - queue.weight
+            queue.weight = weight
+        self.robin.oldest_changed(queue)
+
+    # Weights
+
+    def queue_of(self, flow_hash: int, cards: Sequence[int]) -> Queue:
+        """The flow's own queue, or one that is free, or by its hand one of others, if none is."""
+        own = self._own.get(flow_hash)
+        if own is not None:
+            return own
+        if self._free:
+            return self._free[-1]
+        return min((self.queues[card] for card in cards), key=lambda queue: queue.work_waiting)
+
+    def is_full(self, queue: Queue) -> bool:
+        """Whether no more may wait there; a flow's own queue stands for all of its hand."""
+        config, limit, waiting = self.config, self._queue_length_limit, queue.requests_waiting
+        if not self._has_weights or waiting < limit:
+            return waiting >= limit
+        return waiting >= limit * config.hand_size or self.requests_waiting >= limit * config.queues
+
+    def _set_weights(self, *, has_weights: bool) -> None:
+        if has_weights != self._has_weights:
+            self._has_weights = has_weights
+            self._short_limit = -1 if has_weights else self.seat_limit
+            self._active_weight = 0
+            self._own.clear()
+            for queue in self.queues:
+                queue.weight, queue.owner = 1, NO_OWNER
+                self._active_weight += queue.is_active
+                self._oldest_changed(queue)
+        self._free = [queue for queue in self.queues if has_weights and not queue.is_active]
+
+    def _vacate(self, queue: Queue) -> None:
+        self._own.pop(queue.owner, None)
+        queue.owner = NO_OWNER
+        self._free.append(queue)
 
     def _dispatch(self, now_ns: int) -> None:
         robin = self.robin
@@ -618,5 +699,5 @@ class QueueSet:
         queue.requests_executing += 1
         queue.seats_in_use += ticket.estimate.max_seats
         queue.next_dispatch_r += estimate.work
-        self.robin.oldest_changed(queue)
+        self._oldest_changed(queue)
         self._ready.append(ticket)

@@ -92,8 +92,9 @@ class Flow:
 class WorkEstimate:
     """Seats and time that a request is expected to need; immutable, so it may be shared.
 
-    It holds `max_seats` from dispatch until it has lingered.  Work is in seat ticks, for a guessed
-    time, which is in whole ticks.  `units` are those of its level's cost; 0 where time is the cost.
+    It holds `max_seats` from dispatch until it has lingered.  `work` is in seat ticks, for a
+    guessed time, which is in whole ticks, divided by the flow's weight: a seat makes one of these
+    in `ns_per_tick`.  `units` are those of its level's cost; 0 where time is the cost.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class WorkEstimate:
         additional_latency_ns: int = 0,
         guess_ns: int = SERVICE_GUESS_NS,
         units: float = 0.0,
+        weight: int = 1,
     ) -> None:
         self.guess_ns = guess_ns
         self.units = units
@@ -111,12 +113,22 @@ class WorkEstimate:
         self.additional_latency_ns = additional_latency_ns
         self.max_seats = max(initial_seats, final_seats)
         self.final_work = seat_ticks(final_seats, additional_latency_ns)
-        self.work = initial_seats * (guess_ns // NS_PER_TICK) + self.final_work
+        self.weight = weight
+        self.work = (initial_seats * (guess_ns // NS_PER_TICK) + self.final_work) // weight
+        self.ns_per_tick = NS_PER_TICK * weight
 
     def cut(self, seats: int) -> WorkEstimate:
         """An estimate with its final work done by only that many final seats, in a longer time."""
         latency_ns = ns_per_seat(self.final_work, seats)
-        return WorkEstimate(self.initial_seats, seats, latency_ns, self.guess_ns, self.units)
+        return WorkEstimate(
+            self.initial_seats, seats, latency_ns, self.guess_ns, self.units, self.weight
+        )
+
+    def weighed(self, weight: int) -> WorkEstimate:
+        if weight == self.weight:
+            return self
+        seats, latency_ns = (self.initial_seats, self.final_seats), self.additional_latency_ns
+        return WorkEstimate(*seats, latency_ns, self.guess_ns, self.units, weight)
 
     def __repr__(self) -> str:
         return (
@@ -173,12 +185,16 @@ class Ticket:
         return self.state == EXECUTING
 
 
+NO_OWNER: Final = -1
+
+
 class Queue:
     """Tickets in order of arrival, chained through themselves so that any can leave at once.
 
     Its index changes when a queue before it goes away; requests of one that `is_removed` may
     linger.  At `next_dispatch_r` of the progress meter the oldest request begins in the virtual
-    world.
+    world.  The weight is that of the request that is the oldest, or was the last one of these; the
+    owner is the hash of the flow that has the queue to itself.
     """
 
     def __init__(self, index: int) -> None:
@@ -193,6 +209,8 @@ class Queue:
         self.requests_executing = 0
         self.seats_in_use = 0
         self.next_dispatch_r: SeatTicks = 0
+        self.weight = 1
+        self.owner = NO_OWNER
 
     @property
     def is_active(self) -> bool:

@@ -137,7 +137,7 @@ class RoundRobin:
         `seat_ticks_in_progress` is deducted for each seat that the queue has in use.
         """
         starts = [
-            queue.next_dispatch_r - queue.seats_in_use * seat_ticks_in_progress
+            queue.next_dispatch_r - queue.seats_in_use * seat_ticks_in_progress // queue.weight
             for queue in self.queues
             if queue.oldest is not None
         ]

@@ -263,6 +263,13 @@ CUT_VALUE = _warning(
     " (KHTML, like Gecko).  No header has the parts as its value, or the wrong ones have.",
     "Write * in the place of the comma.",
 )
+IDLE_WEIGHT = _warning(
+    "APF405 weight without effect",
+    "The annotation apfproxy.io/weight divides the seats of a level among its flows: where these"
+    " wait in several queues, and differ in their weights.",
+    "Have the FlowSchemas that it is to be compared with lead to the same level, with queues, or"
+    " remove the annotation.",
+)
 
 CHANGED = _info(
     "APF501 differs from the suggested object",

@@ -14,6 +14,7 @@ from apfproxy.lint.findings import (
     CUT_VALUE,
     DANGLING,
     ENDED,
+    IDLE_WEIGHT,
     MANAGED,
     MATCHES_NOTHING,
     NO_COMPLETIONS,
@@ -29,6 +30,7 @@ from apfproxy.objects.additions import (
     TOKEN_RATE,
     TOKENS,
     UNTIL,
+    WEIGHT,
     LevelAdditions,
     field_of,
 )
@@ -77,6 +79,7 @@ def lint(
     reached = [each for each in alive if each.metadata.name not in unreached]
     found = [*_dangling(schemas, levels), *dead, *shadowed, *same_precedence(reached)]
     found += [*managed(objects, preset), *_additions(objects), *_cut_values(schemas)]
+    found += _idle_weights(in_force, levels)
     if not preset.is_plain:
         found += [*crowded_leases(in_force, levels), *_without_completions(objects)]
     users: dict[str, list[str]] = {}
@@ -176,6 +179,28 @@ def _cut_values(schemas: Iterable[FlowSchema]) -> Iterator[Finding]:
             message = f'"{opened[0]}" and "{closed[0]}" look like one value with a comma in it'
             name, field = each.metadata.name, field_of(MATCH_HEADER)
             yield Finding(CUT_VALUE, "FlowSchema", name, field, message)
+
+
+def _idle_weights(
+    in_force: Sequence[FlowSchema], levels: Mapping[str, PriorityLevelConfiguration]
+) -> Iterator[Finding]:
+    weights: dict[str, set[int]] = {}
+    for schema in in_force:
+        weights.setdefault(level_of(schema), set()).add(schema.additions.weight)
+    for schema in in_force:
+        level, limited = level_of(schema), levels[level_of(schema)].spec.limited
+        queuing = limited.limit_response.queuing if limited else None
+        if schema.additions.weight == 1:
+            continue
+        if queuing is None:
+            message = f'nothing waits in level "{level}"'
+        elif queuing.queues == 1:
+            message = f'all flows of level "{level}" wait in one queue'
+        elif len(weights[level]) == 1:
+            message = f'all flows of level "{level}" have this weight'
+        else:
+            continue
+        yield Finding(IDLE_WEIGHT, "FlowSchema", schema.metadata.name, field_of(WEIGHT), message)
 
 
 def _without_completions(objects: Iterable[FlowControlObject]) -> Iterator[Finding]:

@@ -154,7 +154,7 @@ def test_live_requests(crowd: Scene) -> None:
 
     assert {
         "user": "carol", "verb": "get", "path": POD.decode(), "flowSchema": "all", "flow": "carol",
-        "seats": 1, "seconds": 8.0,
+        "seats": 1, "weight": 1, "seconds": 8.0,
     } == first  # fmt: skip
     assert queue in range(8)
     assert [8.0, 7.0, 6.0, 5.0] == [each["seconds"] for each in found["waiting"]]

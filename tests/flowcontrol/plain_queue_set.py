@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.dealer import Dealer
@@ -16,14 +17,23 @@ if TYPE_CHECKING:
 GUESS_NS = 3_000_000
 
 
+def half_away(exact: Fraction) -> int:
+    """Round to the nearest integer, half away from zero."""
+    magnitude = int(abs(exact) + Fraction(1, 2))
+    return magnitude if exact >= 0 else -magnitude
+
+
 class PlainRequest:
-    def __init__(self, name: int, hash_: int, initial: int, final: int, latency_ns: int) -> None:
+    def __init__(
+        self, name: int, hash_: int, initial: int, final: int, latency_ns: int, weight: int = 1
+    ) -> None:
         self.name = name
+        self.weight = weight
         self.hash = hash_
         self.initial = initial
         self.final = final
         self.latency_ns = latency_ns
-        self.work = seat_ticks(initial, GUESS_NS) + seat_ticks(final, latency_ns)
+        self.work = (seat_ticks(initial, GUESS_NS) + seat_ticks(final, latency_ns)) // weight
         self.state = "new"
         self.queue: PlainQueue | None = None
         self.arrival_r = 0
@@ -40,14 +50,21 @@ class PlainQueue:
     def __init__(self) -> None:
         self.requests: list[PlainRequest] = []
         self.next_dispatch_r = 0
+        self.weight = 1
+        self.owner: int | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self.those("waiting", "executing"))
 
     def those(self, *states: str) -> list[PlainRequest]:
         return [request for request in self.requests if request.state in states]
 
-    def bound(self) -> None:
-        """Let virtual dispatch not precede arrival."""
+    def bound(self, *, has_weights: bool) -> None:
+        """Let virtual dispatch not precede arrival, and the weight be that of the oldest."""
         waiting = self.those("waiting")
         if waiting:
+            self.weight = waiting[0].weight if has_weights else 1
             self.next_dispatch_r = max(self.next_dispatch_r, waiting[0].arrival_r)
 
 
@@ -58,6 +75,7 @@ class PlainQueueSet:
         self.limit = limit
         self.length_limit = 0
         self.queues: list[PlainQueue] = []
+        self.idle: list[PlainQueue] = []  # in the order in which they became so
         self.requests: list[PlainRequest] = []
         self.current_r = 0
         self.last_ns = clock.now_ns()
@@ -80,7 +98,7 @@ class PlainQueueSet:
             for queue in self.queues
             for request in queue.those("waiting", "executing", "lingering")
         )
-        active = sum(bool(queue.those("waiting", "executing")) for queue in self.queues)
+        active = sum(queue.weight for queue in self.queues if queue.is_active)
         if active:
             self.current_r += seat_ticks(min(asked, self.seat_limit()) / active, elapsed_ns)
 
@@ -104,25 +122,48 @@ class PlainQueueSet:
         hand = Dealer(self.config.queues, self.config.hand_size).deal(request.hash)
         offset = self.enqueues % len(hand)
         self.enqueues += 1
-        queue = min(
-            (self.queues[card] for card in hand[offset:] + hand[:offset]),
-            key=lambda queue: sum(other.work for other in queue.those("waiting")),
-        )
-        if (
-            self.seats_in_use() >= self.seat_limit()
-            and len(queue.those("waiting")) >= self.length_limit
-        ):
+        queue = self.choose(request.hash, hand[offset:] + hand[:offset])
+        if self.seats_in_use() >= self.seat_limit() and self.is_full(queue):
             request.state = "queue-full"
             return
-        if not queue.those("waiting", "executing"):
+        if not queue.is_active:
             queue.next_dispatch_r = self.current_r
+            if self.config.has_weights:
+                queue.owner = request.hash
         request.queue = queue
         request.arrival_r = self.current_r
         request.state = "waiting"
         queue.requests.append(request)
         self.requests.append(request)
-        queue.bound()
+        queue.bound(has_weights=self.config.has_weights)
         self.dispatch()
+        self.note_idle()
+
+    def choose(self, hash_: int, cards: tuple[int, ...]) -> PlainQueue:
+        if self.config.has_weights:
+            for queue in self.queues:
+                if queue.owner == hash_:
+                    return queue
+            if self.idle:
+                return self.idle[-1]
+        return min(
+            (self.queues[card] for card in cards),
+            key=lambda queue: sum(other.work for other in queue.those("waiting")),
+        )
+
+    def is_full(self, queue: PlainQueue) -> bool:
+        waiting, limit = len(queue.those("waiting")), self.length_limit
+        if not self.config.has_weights or waiting < limit:
+            return waiting >= limit
+        is_crowded = self.count("waiting") >= limit * self.config.queues
+        return is_crowded or waiting >= limit * self.config.hand_size
+
+    def note_idle(self) -> None:
+        idle = [queue for queue in self.queues if not queue.is_active]
+        for queue in idle:
+            queue.owner = None
+        self.idle = [queue for queue in self.idle if queue in idle]
+        self.idle += [queue for queue in idle if queue not in self.idle]
 
     def start(self, request: PlainRequest) -> None:
         request.state = "executing"
@@ -155,7 +196,7 @@ class PlainQueueSet:
             self.robin_index = best[1]
             self.start(request)
             queue.next_dispatch_r += request.work
-            queue.bound()
+            queue.bound(has_weights=self.config.has_weights)
 
     def finish(self, request: PlainRequest) -> None:
         self.sync()
@@ -163,19 +204,23 @@ class PlainQueueSet:
         queue = request.queue
         if queue is not None:
             actual_ns = self.clock.now_ns() - request.started_ns
-            queue.next_dispatch_r -= seat_ticks(request.initial, GUESS_NS - actual_ns)
-            queue.bound()
+            queue.next_dispatch_r += half_away(
+                Fraction(request.initial * (actual_ns - GUESS_NS), 10 * request.weight)
+            )
+            queue.bound(has_weights=self.config.has_weights)
         if request.latency_ns:
             self.clock.call_at(self.clock.now_ns() + request.latency_ns, self.lingered(request))
         else:
             self.release(request)
         self.dispatch()
+        self.note_idle()
 
     def lingered(self, request: PlainRequest) -> Callable[[], None]:
         def release() -> None:
             self.sync()
             self.release(request)
             self.dispatch()
+            self.note_idle()
 
         return release
 
@@ -187,7 +232,7 @@ class PlainQueueSet:
             return
         queue.requests.remove(request)
         surplus = len(self.queues) > self.config.queues
-        if surplus and queue in self.queues and not queue.those("waiting", "executing"):
+        if surplus and queue in self.queues and not queue.is_active:
             index = self.queues.index(queue)
             del self.queues[index]
             if self.robin_index >= index:
@@ -200,14 +245,24 @@ class PlainQueueSet:
         request.state = "withdrawn"
         queue.requests.remove(request)
         self.requests.remove(request)
-        queue.bound()
+        queue.bound(has_weights=self.config.has_weights)
+        self.note_idle()
 
     def reconfigure(self, config: QueueSetConfig, limit: int) -> None:
         self.sync()
+        is_new = config is not self.config
+        is_other = config.has_weights != self.config.has_weights
         self.config = config
         self.limit = limit
         if config.kind is QueueSetKind.QUEUE:
             self.length_limit = config.queue_length_limit
         while len(self.queues) < config.queues:
             self.queues.append(PlainQueue())
+        for queue in self.queues:
+            if is_other:
+                queue.weight, queue.owner = 1, None
+                queue.bound(has_weights=config.has_weights)
+        if is_new:
+            self.idle.clear()
+        self.note_idle()
         self.dispatch()

@@ -35,11 +35,12 @@ configs = st.sampled_from(
         QueueSetConfig(QueueSetKind.QUEUE, 1, 1, 2),
         QueueSetConfig(QueueSetKind.QUEUE, 4, 2, 1),
         QueueSetConfig(QueueSetKind.QUEUE, 8, 3, 5),
+        QueueSetConfig(QueueSetKind.QUEUE, 3, 2, 2, has_weights=True),
     ]
 )
 limits = st.integers(0, 8)
 estimates = st.one_of(
-    st.just(WorkEstimate(1)),
+    st.builds(WorkEstimate, st.just(1), weight=st.sampled_from([1, 5])),
     st.builds(WorkEstimate, st.integers(1, 9), st.integers(0, 9), st.sampled_from([0, 1, 9 * MS])),
 )
 numbers = st.integers(0, 1000)

@@ -19,14 +19,25 @@ if TYPE_CHECKING:
 MS = 1_000_000
 
 
-def queuing(queues: int, hand_size: int, queue_length_limit: int) -> QueueSetConfig:
+def queuing(
+    queues: int, hand_size: int, queue_length_limit: int, *, has_weights: bool = False
+) -> QueueSetConfig:
     hand_size = min(hand_size, queues)
-    return QueueSetConfig(QueueSetKind.QUEUE, queues, hand_size, queue_length_limit)
+    kind = QueueSetKind.QUEUE
+    return QueueSetConfig(
+        kind, queues, hand_size, queue_length_limit, has_weights=has_weights and queues > 1
+    )
 
 
 configs = st.one_of(
     st.builds(queuing, st.integers(1, 9), st.integers(1, 3), st.integers(1, 4)),
-    st.builds(queuing, st.integers(1, 9), st.integers(1, 3), st.integers(1, 4)),
+    st.builds(
+        queuing,
+        st.integers(1, 9),
+        st.integers(1, 3),
+        st.integers(1, 4),
+        has_weights=st.just(True),
+    ),
     st.sampled_from([QueueSetConfig(QueueSetKind.REJECT), QueueSetConfig(QueueSetKind.EXEMPT)]),
 )
 limits = st.integers(0, 6)
@@ -36,9 +47,10 @@ flows = [
 ]
 widths = st.one_of(st.just(1), st.integers(1, 8))
 final_seats = st.one_of(st.just((0, 0)), st.tuples(st.integers(1, 8), st.integers(1, 5 * MS)))
+weights = st.sampled_from([1, 2, 5])
 actions = st.one_of(
-    st.tuples(st.just("admit"), st.sampled_from(flows), widths, final_seats),
-    st.tuples(st.just("admit"), st.sampled_from(flows), st.just(1), st.just((0, 0))),
+    st.tuples(st.just("admit"), st.sampled_from(flows), widths, final_seats, weights),
+    st.tuples(st.just("admit"), st.sampled_from(flows), st.just(1), st.just((0, 0)), weights),
     st.tuples(st.just("finish"), st.integers(0, 50)),
     st.tuples(st.just("finish"), st.integers(0, 50)),
     st.tuples(st.just("withdraw"), st.integers(0, 50)),
@@ -57,13 +69,13 @@ class Pair:
         self.names = 0
         self.dispatch_order: list[int] = []
 
-    def admit(self, flow: Flow, initial: int, final: tuple[int, int]) -> None:
+    def admit(self, flow: Flow, initial: int, final: tuple[int, int], weight: int) -> None:
         self.names += 1
-        request = PlainRequest(self.names, flow.hash, initial, *final)
+        weight = weight if self.plain.config.has_weights else 1
+        request = PlainRequest(self.names, flow.hash, initial, *final, weight)
         self.plain.admit(request)
-        result = self.queue_set.admit(
-            flow, WorkEstimate(initial, *final), self.on_dispatch, self.names
-        )
+        estimate = WorkEstimate(initial, *final, weight=weight)
+        result = self.queue_set.admit(flow, estimate, self.on_dispatch, self.names)
         if isinstance(result, RejectReason):
             assert request.state == result.value
             return

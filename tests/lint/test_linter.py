@@ -20,6 +20,7 @@ from apfproxy.objects.additions import (
     PRIORITY,
     TOKEN_RATE,
     UNTIL,
+    WEIGHT,
     field_of,
 )
 from apfproxy.objects.decode import bootstrap_objects, decode_documents, mandatory_objects
@@ -139,6 +140,7 @@ EXAMPLES = {
     "APF301": (schema(subject=NODES, precedence="150", **LEASES), "a", LEVEL_NAME),
     "APF401": (annotated(schema(), RATE, "fast"), "a", f"metadata.annotations[{RATE}]"),
     "APF402": (annotated(schema(), TOKEN_RATE, "600"), "a", field_of(TOKEN_RATE)),
+    "APF405": (annotated(schema(level="exempt"), WEIGHT, "3"), "a", field_of(WEIGHT)),
     "APF404": (annotated(schema(), MATCH_HEADER, CHROME), "a", field_of(MATCH_HEADER)),
 }
 """Id to objects that have this finding alone, with the name and field of where it is."""
@@ -165,6 +167,26 @@ def test_examples(id_: str, text: str, name: str, field: str) -> None:
 QUEUING_LEVEL = level().replace(
     "{type: Reject}", "{type: Queue, queuing: {queues: 64, handSize: 6}}"
 )
+
+
+@pytest.mark.parametrize(
+    ("queues", "weights", "message"),
+    [
+        ("64", ("3", "1"), None),
+        ("64", ("3", "3"), 'all flows of level "x" have this weight'),
+        ("1", ("3", "1"), 'all flows of level "x" wait in one queue'),
+        (None, ("3", "1"), 'nothing waits in level "x"'),
+    ],
+)
+def test_weights(queues: str | None, weights: tuple[str, str], message: str | None) -> None:
+    text = (QUEUING_LEVEL if queues else level()).replace("workload-low", "x")
+    text = text.replace("queues: 64, handSize: 6", f"queues: {queues}, handSize: 1")
+    for name, weight in zip("ab", weights, strict=True):
+        text += f"---\n{annotated(schema(name=name, level='x'), WEIGHT, weight)}"
+    given = decode_documents(text.encode(), "test").objects
+    found = [each.message for each in lint(given) if each.found.id == "APF405"]
+
+    assert [message] * (weights.count("3") if message else 0) == found
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ class Row {
       element("th", { role: "rowheader", scope: "row" }, this.name,
         element("small", { class: "uid", title: "UID, as answers carry it" }, `UID ${schema.uid}`)),
       cell(element("span", { class: "name", title: schema.priorityLevel }, schema.priorityLevel),
-        element("small", {}, schema.kind ? `a flow for each ${visible(schema.kind)}` : "one flow"),
+        element("small", {}, (schema.kind ? `a flow for each ${visible(schema.kind)}` : "one flow")
+          + (schema.weight > 1 ? `, weight ${schema.weight}` : "")),
         schema.untilS === null ? "" : element("small", {}, `until ${new Date(schema.untilS * 1000).toLocaleString()}`)),
       number("Precedence", String(schema.matchingPrecedence)),
       number("Matches/s", this.matched),
@@ -31,8 +32,8 @@ class Row {
 }
 
 /** What makes a row another one. */
-const identity = ({ name, uid, priorityLevel, matchingPrecedence, kind, untilS }) =>
-  JSON.stringify([name, uid, priorityLevel, matchingPrecedence, kind, untilS]);
+const identity = ({ name, uid, priorityLevel, matchingPrecedence, kind, untilS, weight }) =>
+  JSON.stringify([name, uid, priorityLevel, matchingPrecedence, kind, untilS, weight]);
 
 /** The table of FlowSchemas. */
 export class Schemas {
