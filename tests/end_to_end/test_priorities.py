@@ -18,6 +18,7 @@ from tests.end_to_end.served import command
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.e2e
 
@@ -178,3 +179,42 @@ async def test_interactive_beside_batch(in_flight: int) -> None:
     most = 500 * min(in_flight / (seats + in_flight), 0.94)
     assert served["interactive"] >= 0.85 * most
     assert served["batch"] >= 0.05 * 500
+
+
+WEIGHED = """apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: of-NAME, annotations: {apfproxy.io/weight: "WEIGHT", MORE}}
+spec:
+  priorityLevelConfiguration: {name: default}
+  matchingPrecedence: 2
+  distinguisherMethod: {type: ByUser}
+  rules:
+  - subjects: [{kind: User, user: {name: NAME}}]
+    nonResourceRules: [{verbs: ["*"], nonResourceURLs: ["*"]}]
+---
+"""
+ONE = "apfproxy.io/flow-requests-limit: '1'"
+
+
+async def test_weights_and_a_limit_of_users(tmp_path: Path) -> None:
+    """Of one level, though the fewer requests are in flight the greater the weight is."""
+    seats, weights = 8, {"interactive": 5, "default": 2, "batch": 1}
+    text = "".join(
+        WEIGHED.replace("NAME", name).replace("WEIGHT", str(weight)).replace(", MORE", "")
+        for name, weight in weights.items()
+    )
+    text += WEIGHED.replace("NAME", "limited").replace("WEIGHT", "9").replace("MORE", ONE)
+    (tmp_path / "objects.yaml").write_text(text)
+    in_flight = {"interactive": 20, "default": 40, "batch": 60}
+    async with (
+        proxied(seats, "--objects", str(tmp_path)) as (server, port),
+        asking(port, **in_flight),
+    ):
+        served = await server.count(seats, 800)
+        two = [asyncio.create_task(keep_asking(port, "limited", "batch")) for _ in range(2)]
+        [refused], [other] = await asyncio.wait(two, return_when=asyncio.FIRST_COMPLETED)
+        other.cancel()
+        await asyncio.gather(*two, return_exceptions=True)
+        assert " 429 " in str(refused.exception())
+
+    assert [500, 200, 100] == pytest.approx([served[name] for name in weights], rel=0.2)
