@@ -142,7 +142,8 @@ def unban(user: str, folder: Path | None, *, kubectl: bool) -> int:
     Without --objects and --kubectl the objects are printed.
     """
     check_user(user, folder, kubectl=kubectl)
-    text = objects_text(user, None, "")
+    # The FlowSchema first: without its level it would dangle.
+    text = "---\n".join(reversed(objects_text(user, None, "").split("---\n")))
     if folder is not None:
         write(folder / f"{name_of(user)}.yaml", None)
     elif kubectl:
