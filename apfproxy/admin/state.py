@@ -269,10 +269,7 @@ class TokensState(State, frozen=True):
 
 
 class FlowSchemaState(Growing):
-    """A FlowSchema at a level, maybe of a former configuration.
-
-    Its flows are each a `kind`; `user` is the only one that it is for, "" for others.
-    """
+    """A FlowSchema at a level, maybe a former one; a flow is a `kind`, `user` is its only user."""
 
     name: First[str] = ""
     priority_level: First[str] = ""

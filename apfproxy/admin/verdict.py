@@ -164,9 +164,8 @@ def limited(state: Json, _unix_s: float) -> Iterator[Finding]:
     ]
     for rate, reason, schema in sorted(found, key=lambda each: -each[0]):
         name, kind, flow = schema["name"], "user", schema["user"]
-        flows = [each for each in state["topFlows"] if each["flowSchema"] == name]
-        if not flow and flows:
-            most = max(flows, key=lambda each: each["rejected"])
+        flows = [each for each in state["topFlows"] if each["flowSchema"] == name and not flow]
+        for most in sorted(flows, key=lambda each: each["rejected"])[-1:]:
             kind, flow = most["kind"], most["flow"]
         who = f"{kind}{' ' * bool(kind)}{name_text(flow)}" if flow else "a client"
         how = "banned" if reason == "ban" else f"limited ({reason})"

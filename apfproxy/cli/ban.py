@@ -1,7 +1,6 @@
 """`apfproxy ban` and `apfproxy unban`: two objects that stop one user, or slow it down.
 
-The FlowSchema is tried before all others but `exempt`: 2 is the least precedence that others may
-have, and of equal ones the name that sorts first is tried first.
+The FlowSchema has the least precedence that others than `exempt` may have, and an early name.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from apfproxy.sources.object_files import FileContents, decode_files, read_files
 if TYPE_CHECKING:
     from apfproxy.cli.parameters import Command
 
-LONGEST_S = 366 * 86400
+LONGEST_S = 8784 * 3600  # a year
 PLAIN = re.compile(f"{DNS_LABEL}(:{DNS_LABEL})*")
 LONGEST_PLAIN = 60
 STOPPED = "{nominalConcurrencyShares: 0, borrowingLimitPercent: 0, limitResponse: {type: Reject}}"
@@ -44,9 +43,7 @@ TEMPLATE = """\
 apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: PriorityLevelConfiguration
 metadata: {{name: {name}, annotations: {{{of_level}}}}}
-spec:
-  type: Limited
-  limited: {limited}
+spec: {{type: Limited, limited: {limited}}}
 ---
 apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: FlowSchema
@@ -68,9 +65,9 @@ Examples:
   apfproxy ban key:2c70e12b7a0646f9 --for 10m --objects objects/
   apfproxy ban system:serviceaccount:ci:runner --rate 5 --kubectl
   apfproxy ban alice | kubectl --server http://127.0.0.1:8081 apply -f -
-  apfproxy unban alice | kubectl --server http://127.0.0.1:8081 delete -f -
 
-USER is the name as the live page, top and the access log have it.
+USER is the name as the live page, top and the access log have it.  Without --objects and --kubectl
+the objects are printed.
 
 {EXIT_CODES}"""
 
@@ -78,8 +75,7 @@ USER is the name as the live page, top and the access log have it.
 def parse_for(text: str) -> float:
     if 1 <= (seconds := parse_duration(text)) <= LONGEST_S:
         return seconds
-    most = f"{LONGEST_S // 3600}h; without --for the ban stays until apfproxy unban"
-    raise ValueError(f"expected a duration from 1s to {most}")
+    raise ValueError("expected 1s to 8784h; without --for the ban stays until apfproxy unban")
 
 
 def places(command: Command) -> Command:
@@ -111,7 +107,7 @@ def ban(
     """Stop a user's requests, or slow them down.
 
     The user gets 403 for every request, or with --rate 429 for those beyond it.  A second ban of
-    the same user replaces the first.  Without --objects and --kubectl the objects are printed.
+    the same user replaces the first.
     """
     check_user(user, folder, kubectl=kubectl)
     until = "" if for_s is None else rfc3339(math.ceil(time.time() + for_s))
@@ -137,10 +133,7 @@ def ban(
 @click.command(epilog=EPILOG)
 @places
 def unban(user: str, folder: Path | None, *, kubectl: bool) -> int:
-    """Take a ban or a rate of a user back.
-
-    Without --objects and --kubectl the objects are printed.
-    """
+    """Take a ban or a rate of a user back."""
     check_user(user, folder, kubectl=kubectl)
     # The FlowSchema first: without its level it would dangle.
     text = "---\n".join(reversed(objects_text(user, None, "").split("---\n")))
@@ -196,14 +189,9 @@ def hint(user: str) -> str:
         return "requests from there that show a key, a token or a name go on"
     if user.startswith(UNVERIFIED_PREFIXES):
         return (
-            "the client chooses this name, and can take another: ban its address, too, such as"
-            f" {BY_ADDRESS}192.0.2.7, which stops requests without a name, and those with more than"
-            " authentication.unverified.namesPerAddress"
+            f"its client can take another name: to leave it few, ban {BY_ADDRESS}ITS-ADDRESS, too"
         )
-    return (
-        "this is the user of that name: flows by namespace, group or header go on, and users in"
-        " system:masters stay exempt"
-    )
+    return "users in system:masters stay exempt; flows by namespace, group or header are no users"
 
 
 def write(path: Path, text: str | None) -> None:
@@ -212,8 +200,8 @@ def write(path: Path, text: str | None) -> None:
     files = [(name, data) for name, data in before.files if name != str(path)]
     files += [] if text is None else [(str(path), text.encode())]
     if problems := decode_files(FileContents(tuple(files), before.problems)).problems:
-        why = "nothing was changed, as a proxy takes no change before this is repaired:"
-        raise CommandError(why, *parts_of(problems))
+        text = "nothing was changed, as a proxy takes no change before this is repaired:"
+        raise CommandError(text, *parts_of(problems))
     new = path.with_name(f".{path.name}.new")
     try:
         if text is None:
@@ -222,8 +210,7 @@ def write(path: Path, text: str | None) -> None:
             new.write_text(text, encoding="ascii")
             new.replace(path)
     except OSError as error:
-        is_missing = text is None and isinstance(error, FileNotFoundError)
-        why = "there is no such ban" if is_missing else str(error.strerror)
+        why = "there is no such ban" if text is None and not path.exists() else error.strerror
         raise CommandError(f"{path} cannot be changed: {why}") from error
 
 

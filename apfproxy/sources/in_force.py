@@ -29,12 +29,7 @@ from apfproxy.objects.decode import Problem, parts_of
 from apfproxy.objects.field_errors import counted
 from apfproxy.objects.reading import read_object
 from apfproxy.objects.types import FlowControlObject, kind_of
-from apfproxy.sources.object_files import (
-    decode_files,
-    effective_objects,
-    in_force_at,
-    read_files,
-)
+from apfproxy.sources.object_files import decode_files, effective_objects, in_force_at, read_files
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence

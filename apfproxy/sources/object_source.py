@@ -95,16 +95,14 @@ class ObjectSource:
         self._watch(source)
 
     def _watch(self, source: Source) -> None:
-        tasks = [
-            Supervised(Part.OBJECTS, f"{what} the objects", work, stale_after_s=stale_after_s)
-            for what, work, stale_after_s in (
-                ("watching", source.watch, source.stale_after_s),
-                ("ending", source.in_force.end_in_time, STALE_LOOK_S),
-            )
-        ]
+        watching = Supervised(
+            Part.OBJECTS, "watching the objects", source.watch, stale_after_s=source.stale_after_s
+        )
+        end_in_time = source.in_force.end_in_time
+        ending = Supervised(Part.OBJECTS, "ending objects", end_in_time, stale_after_s=STALE_LOOK_S)
         self._health.discard(OBJECTS)
-        self._add_check(OBJECTS, look=lambda: tasks[0].problem() or tasks[1].problem())
-        self._watching = [each.start() for each in tasks]
+        self._add_check(OBJECTS, look=lambda: watching.problem() or ending.problem())
+        self._watching = [watching.start(), ending.start()]
         self.ban_command = ban_command(self._settings)
 
     async def prepare(self, settings: Settings) -> Change:

@@ -171,8 +171,8 @@ def test_kubectl(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("system:anonymous", "all clients without a name"),
         ("address:192.0.2.7", "show a key, a token or a name go on"),
-        ("basic:a", "ban its address, too, such as address:192.0.2.7"),
-        ("a", "flows by namespace, group or header go on"),
+        ("basic:a", "to leave it few, ban address:"),
+        ("a", "flows by namespace, group or header are no users"),
     ],
 )
 def test_hint(user: str, goes_on: str) -> None:

@@ -17,9 +17,9 @@ docs | apfproxy: there is no command 'docs'; expected one of apiserver, ban,
 ban | Missing argument 'USER'
 ban * | "" is none, and "*" would be all
 ban a --for 10 | expected a duration such as 32s, 500ms or 1m30s, not '10'; write 10s for
-ban a --for 0 | expected a duration from 1s to 8784h; without --for the ban stays until apfproxy
+ban a --for 0 | expected 1s to 8784h; without --for the ban stays until apfproxy
 ban a --for forever | expected a duration such as
-ban a --for 9999h | expected a duration from 1s to
+ban a --for 9999h | expected 1s to
 ban a --rate 0 | expected a number from 0.001 to 1000000, not '0'
 ban a --objects /nowhere | Directory '/nowhere' does not exist
 ban a --objects /etc/passwd | '/etc/passwd' is a file
