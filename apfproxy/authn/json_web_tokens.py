@@ -2,7 +2,7 @@
 
 A token is checked in this order, cheapest first:
 
-1. it has at most 16 KiB, and three parts of base64url;
+1. it has at most 32 KiB, and three parts of base64url;
 2. its claimed issuer is this one;
 3. its header names an asymmetric algorithm, or of settings with a secret one of HMAC only, and no
    critical extension (`crit`).  Where it says its key is (`jku`, `jwk`, `x5u`, `x5c`) is never

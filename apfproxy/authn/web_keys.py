@@ -36,6 +36,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
+    load_der_public_key,
     load_pem_public_key,
 )
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
@@ -195,6 +196,11 @@ def parse_secrets(data: bytes, where: str, *, is_base64: bool = False) -> KeySet
     for number, line in enumerate(data.splitlines(), 1):
         if not line:
             continue
+        if _is_public_key(line):
+            raise WebKeysError(
+                f"{where}:{number}: a public key, with which anyone could sign; write it as PEM,"
+                " and name the file in keysFile"
+            )
         secret = _from_base64(line, f"{where}:{number}") if is_base64 else line
         algorithms = [name for name, least in SECRET_BYTES.items() if len(secret) >= least]
         if not algorithms:
@@ -205,6 +211,15 @@ def parse_secrets(data: bytes, where: str, *, is_base64: bool = False) -> KeySet
             )
         keys.append(WebKey(secret, frozenset(algorithms)))
     return _key_set(keys, where, "a secret, one a line", MAX_SECRETS)
+
+
+def _is_public_key(line: bytes) -> bool:
+    """Whether this is what PEM has between its first and last line, as Keycloak shows keys."""
+    try:
+        load_der_public_key(base64.b64decode(line))
+    except (ValueError, UnsupportedAlgorithm):
+        return False
+    return True
 
 
 def _from_base64(line: bytes, where: str) -> bytes:

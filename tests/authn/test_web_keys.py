@@ -137,6 +137,11 @@ def test_secrets(data: bytes, is_base64: bool, secrets: list[tuple[bytes, int]])
         (TEXT + b"!", True, ":1: not Base64; without secretIsBase64 it is a text"),
         (TEXT + b"0", True, ":1: not Base64"),
         (public_pem(private_key()), False, ": PEM or a JWKS, not a secret"),
+        *(
+            (b"".join(public_pem(private_key(name)).splitlines()[1:-1]), is_base64, ":1: a public")
+            for name in ("RS256", "ES256", "EdDSA")
+            for is_base64 in (False, True)
+        ),
         (b'\n{"kty": "oct"}', True, ": PEM or a JWKS, not a secret"),
         (b"\xef\xbb\xbf" + TEXT, False, ":1: begins with a byte order mark"),
         ((TEXT + b"\n") * (MAX_SECRETS + 1), False, f": {MAX_SECRETS + 1} keys; at most"),
