@@ -494,7 +494,7 @@ def _describe_flow_schema(additions: FlowSchemaAdditions) -> Iterator[str]:
     if (limit := additions.flow_requests_limit) is not None:
         yield f"A flow may have {limit} requests that wait or have seats ({FLOW_REQUESTS_LIMIT})."
     if additions.weight > 1:
-        yield f"A flow has {additions.weight} times the share of others ({WEIGHT})."
+        yield f"A flow has {additions.weight} times the share of one of weight 1 ({WEIGHT})."
     if (number := additions.bytes_per_second) is not None:
         yield f"The responses of a flow get {number} bytes a second together ({BYTES_PER_SECOND})."
     yield from _describe_streams(additions.stream_seats)

@@ -182,7 +182,7 @@ DISTINGUISHERS = {
             {"flow-requests-limit": "8", "weight": "3"},
             FlowSchemaAdditions(flow_requests_limit=8, weight=3),
             "A flow may have 8 requests that wait or have seats (apfproxy.io/flow-requests-limit)."
-            "\nA flow has 3 times the share of others (apfproxy.io/weight).",
+            "\nA flow has 3 times the share of one of weight 1 (apfproxy.io/weight).",
             id="flow-requests-limit-and-weight",
         ),
         *(
