@@ -298,6 +298,7 @@ class FlowSchemaState(Growing):
     rejected_long_running: Count = 0
     rejected_rate: Count = 0
     rejected_token_rate: Count = 0
+    paced_ns: Count = 0
     wait_executed_ns: Times = Times()
     wait_rejected_ns: Times = Times()
     execution_regular_ns: Times = Times()

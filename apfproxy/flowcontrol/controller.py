@@ -332,6 +332,8 @@ class Controller:
         self.reads_completions = self.matches_models or any(
             route.reads_completions for route in self._routes.values()
         )
+        for name in self._flow_limits.keys() - self._routes.keys():
+            self._flow_limits[name].byte_rate = None  # for responses under way
         self._flow_limits = {
             name: limits
             for name, limits in self._flow_limits.items()

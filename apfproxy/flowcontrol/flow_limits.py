@@ -10,6 +10,7 @@
 5. A flow may have the tokens of its completions at a rate.  Such a bucket may come to owe: a
    completion takes its estimate, and what it had in place of that at its end.  One that finds the
    bucket in debt is rejected.
+6. The responses of a flow may have bytes at a rate: the next ones wait while the bucket owes some.
 
 A bucket is one number: when it will be full.  It is kept only until then, so that what is kept are
 the flows that asked lately.  Where these are more than `MAX_FLOWS`, those beyond share one bucket:
@@ -70,8 +71,8 @@ class RequestRate:
     def __init__(self, rate: float, burst: int, *, may_owe: bool = False) -> None:
         self.rate = rate
         self.burst = burst
-        self._interval_ns = round(_NS_PER_S / rate)
-        self._slack_ns = (burst if may_owe else burst - 1) * self._interval_ns
+        self._interval_ns = interval_ns = round(_NS_PER_S / rate)
+        self._slack_ns = round(_NS_PER_S * burst / rate) if may_owe else (burst - 1) * interval_ns
         self._full_ns: dict[str, int] = {}  # flow to when its bucket will be full
         self._shared_full_ns = 0
         self._swept_ns = -SWEEP_INTERVAL_NS
@@ -101,7 +102,7 @@ class RequestRate:
         if is_shared:
             full_ns = self._shared_full_ns
         start_ns = now_ns if full_ns is None else max(full_ns, now_ns)
-        full_ns = max(now_ns, start_ns + count * self._interval_ns)
+        full_ns = max(now_ns, start_ns + round(count * _NS_PER_S / self.rate))
         if is_shared:
             self._shared_full_ns = full_ns
         else:
@@ -172,6 +173,7 @@ class FlowLimits:
     Attributes:
         is_ban: Whether everything is rejected.
         long_running, requests: Places of long-running requests, and of others.
+        byte_rate: Owes what responses had; None as soon as its FlowSchema is gone.
     """
 
     def __init__(self, flow_schema: str) -> None:
@@ -180,6 +182,7 @@ class FlowLimits:
         self.is_ban = False
         self.rate: RequestRate | None = None
         self.token_rate: RequestRate | None = None
+        self.byte_rate: RequestRate | None = None
         self.long_running = Places(are_with_seats=False)
         self.requests = Places(are_with_seats=True)
 
@@ -194,6 +197,11 @@ class FlowLimits:
             self.rate = None
         elif self.rate is None or (self.rate.rate, self.rate.burst) != (rate, burst):
             self.rate = RequestRate(rate, burst)
+        size = added.bytes_per_second
+        if size is None:
+            self.byte_rate = None
+        elif self.byte_rate is None or self.byte_rate.rate != size:
+            self.byte_rate = RequestRate(size, size, may_owe=True)
         if added.token_rate is None:
             self.token_rate = None
             return

@@ -137,6 +137,7 @@ class FlowSchemaCounters:
     rejected_token_rate: int = 0
     rejected_long_running: int = 0
     rejected_flow_requests: int = 0
+    paced_ns: int = 0
     cancelled: int = 0
     waited_ns: Histogram = field(default_factory=_durations)
     wait_rejected_ns: Histogram = field(default_factory=_durations)

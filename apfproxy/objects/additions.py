@@ -97,8 +97,7 @@ MOST_TOKENS = 1_000_000_000
 """Tokens a minute, or at once."""
 MOST_PRIORITY = 1000
 MOST_WEIGHT = 100
-LEAST_BYTES = 1000
-MOST_BYTES = 100_000_000_000
+LEAST_BYTES, MOST_BYTES = 1000, 100_000_000_000
 """Bytes a second."""
 LEAST_RATE = 0.001
 MOST_ERRORS = 20
@@ -419,6 +418,7 @@ class FlowSchemaAdditions(msgspec.Struct, frozen=True):
             self.token_rate,
             self.long_running_limit,
             self.flow_requests_limit,
+            self.bytes_per_second,
         )
         return any(each is not None for each in limits)
 

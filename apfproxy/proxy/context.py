@@ -17,6 +17,7 @@ from apfproxy.http.grammar import GrpcError, UnheldError
 from apfproxy.http.read_buffer import READ_BYTES
 from apfproxy.proxy.client_limits import ClientLimits, Holdings, LimitsInForce
 from apfproxy.proxy.early_seats import SlowReaders
+from apfproxy.proxy.pacing import Pacing
 from apfproxy.proxy.reasons import Audience
 from apfproxy.proxy.request import ClientKinds, MemoryBudget
 from apfproxy.proxy.request_record import Failure, RequestRecord
@@ -185,6 +186,7 @@ class Context:
         counters.is_observing = flow_control.is_observing
         self.refusals = RareLog(log, self.clock.now_ns)
         self.abandoned: dict[ResponseSink, Callable[[], None]] = {}
+        self.pacing = Pacing(self.clock)
         self.slow_readers = SlowReaders(counters, settings.downstream.limits.slow_readers_per_level)
         self.is_plain = PRESETS[settings.preset].is_plain
         self.in_force = LimitsInForce(settings)

@@ -342,6 +342,12 @@ class Exchange(PoolWaiter):
         relay = self._relay = Relay(self, connection)
         self._endpoint_name = connection.endpoint.log_name
         context, client, held, ticket = self.context, self.client, self._held, self.passage.ticket
+        found = self.passage.classification
+        assert found is not None
+        if found.limits is not None and not (
+            self.head.is_head or context.flow_control.is_observing
+        ):
+            context.pacing.begin(relay, connection, found)
         if ticket is not None:
             estimate = ticket.estimate
             connection.hold(estimate.max_seats, estimate.units)
@@ -480,6 +486,10 @@ class Exchange(PoolWaiter):
             if moves:
                 return
         relay = self._relay
+        reads = None if relay is None else self.context.pacing.responses.get(relay)
+        if reads is not None and (waited_ns := reads.take_waited_ns()):
+            self.client.deadline_ns = now_ns + waited_ns  # it was the proxy that waited
+            return
         if self.has_responded:
             tunnel = None if relay is None else relay.tunnel
             if tunnel is not None and tunnel.has_left:
@@ -640,10 +650,11 @@ class Exchange(PoolWaiter):
     def _measure(self, load_meter: LoadMeter, relay: Relay, now_ns: int) -> None:
         """Count a response of which the server limit can be learned.
 
-        One that was repeated took the time of two servers, a stream without seats its client's.
+        One that was repeated took the time of two servers, a stream without seats its client's, a
+        paced one the proxy's.
         """
         request, status = self.request, relay.status
-        if request.is_long_running:
+        if request.is_long_running or relay in self.context.pacing.responses:
             return
         seats = self.passage.limited_seats
         if seats and status in DISTRESS:
@@ -1049,7 +1060,7 @@ class Relay(ResponseSink):
         grace_ns = exchange.context.in_force.slow_reader_grace_ns
         if grace_ns == NEVER_NS or self.is_long_running:
             slow_readers.watched.pop(exchange, None)
-        elif not self.upstream.is_read_paused:
+        elif not exchange.client.is_write_paused:
             # A client that takes the response bit by bit is waited for in between, too.
             self._waited_ns = max(0, self._waited_ns - period_ns)
             if not self._waited_ns:

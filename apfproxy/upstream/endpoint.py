@@ -341,8 +341,9 @@ class UpstreamConnection:
 
     @property
     def awaits_head(self) -> bool:
-        """Whether the head of a response is due; one that may last as it likes awaits nothing."""
-        return self.sink is not None and self._head is None and not self.sink.is_long_running
+        """Whether a head is due: not where it may take any time, or where `pacing` holds it."""
+        sink = None if self.is_read_paused else self.sink
+        return sink is not None and self._head is None and not sink.is_long_running
 
     @property
     def is_within_chunk(self) -> bool:

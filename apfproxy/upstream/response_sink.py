@@ -41,6 +41,11 @@ class ResponseSink(ABC):
         """Whether the client takes any success for a tunnel: CONNECT of HTTP/2."""
         return False
 
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes of the body, or of a tunnel, that were passed on to the client."""
+        return 0
+
     def end_watch(self) -> None:
         """End a watch as if it were through: its client resumes it."""
         raise NotImplementedError

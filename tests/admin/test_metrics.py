@@ -168,6 +168,7 @@ def test_flow_schemas(scene: Scene) -> None:
     for counters in scene.controller.flow_schema_counters():
         counters.rejected_rate = 3
         counters.cancelled = 2
+        counters.paced_ns = 1500 * MS
     check(
         scene.state(),
         of_schema("""
@@ -178,6 +179,7 @@ def test_flow_schemas(scene: Scene) -> None:
         fc:rejected_requests_total{SCHEMA,reason=@} | concurrency-limit 0; rate 3; ban none
         fc:rejected_requests_total{SCHEMA,reason=cancelled} 2
         fc:rejected_requests_total{SCHEMA,reason=long-running} none
+        own:paced_seconds_total{SCHEMA} 1.5
         """),
     )
     scene.controller.levels["queued"].queue_set.set_concurrency_limit(99)

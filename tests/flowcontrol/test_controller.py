@@ -487,6 +487,7 @@ def test_long_running_requests_count_whatever_comes_between(
         pytest.param(4, {"distinguisher": "user-agent"}, "user-agent!", id="user-agent"),
         pytest.param(1, {"request_rate": "5"}, "alice", id="rate-at-one-queue"),
         pytest.param(1, {"long_running_limit": "5"}, "alice", id="cap-at-one-queue"),
+        pytest.param(1, {"bytes_per_second": "5k"}, "alice", id="bytes-at-one-queue"),
         pytest.param(0, {"flow_requests_limit": "5"}, "alice", id="cap-without-queues"),
         (1, {"request_rate": "5", "distinguisher": "group"}, "team-a"),
     ],

@@ -268,6 +268,24 @@ def test_reconfiguration_of_tokens() -> None:
     assert limits.token_rate is None
 
 
+def test_bytes_are_owed() -> None:
+    """At any rate, to the nanosecond; another rate begins with a full bucket."""
+    for rate in (1000, 3_000_000_000):
+        limits = limits_of(added := FlowSchemaAdditions(bytes_per_second=rate))
+        bucket = limits.byte_rate
+        assert bucket is not None
+        bucket.correct("f", 0, rate * 3)
+        assert [2 * S, 0] == [bucket.missing_ns(flow, 0) for flow in "fg"]
+        limits.configure(added, "b", is_ban=False)
+        assert limits.byte_rate is bucket
+        limits.configure(FlowSchemaAdditions(bytes_per_second=rate + 1), "b", is_ban=False)
+        assert limits.byte_rate is not None
+        assert limits.byte_rate.has_token("f", 0)
+        assert "" == refused(limits)
+        limits.configure(NO_FLOW_SCHEMA_ADDITIONS, "b", is_ban=False)
+        assert limits.byte_rate is None
+
+
 def test_rejections_are_counted() -> None:
     queue_set = QueueSet("a", VirtualClock(), QueueSetConfig(QueueSetKind.REJECT), 1, SeatDemand(0))
     counters = FlowSchemaCounters("a", "s")

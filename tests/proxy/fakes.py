@@ -222,6 +222,9 @@ class FakeTransport(asyncio.Transport):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self.protocol = cast("asyncio.BufferedProtocol", protocol)
 
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self.protocol
+
     def get_write_buffer_size(self) -> int:
         return len(self.written) if self.is_stuck else 0
 

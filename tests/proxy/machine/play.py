@@ -128,7 +128,8 @@ class Play:
                 if upstream.is_tunnel:
                     self._do(upstream.wire.end)
             self.serve(0, 0, 0)
-            if world.context.abandoned:
+            paced = world.context.pacing.responses.values()
+            if world.context.abandoned or any(each.held for each in paced):
                 # The upstream waits for bodies that will not be whole, and connections with it.
                 world.loop.run_for(round(ABANDONED_S * S))
         world.look()

@@ -198,7 +198,7 @@ CONFIGURATIONS: tuple[Sequence[FlowControlObject], ...] = (
     configuration(queued(1, 1, 3)),
     configuration(queued(4, 2, 1, lendable=50), long_running_limit="2", flow_requests_limit="3"),
     configuration(queued(1, 1, 3), level="refusing"),
-    configuration(rejecting(10)),
+    configuration(rejecting(10), bytes_per_second="1k"),
     configuration(queued(1, 1, 3), level="exempt"),
     (),
 )

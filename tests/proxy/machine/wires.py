@@ -137,6 +137,9 @@ class Wire(asyncio.Transport):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self.protocol = cast("asyncio.BufferedProtocol", protocol)
 
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self.protocol
+
     def get_write_buffer_size(self) -> int:
         return len(self._unsent)
 
@@ -177,6 +180,9 @@ class Wire(asyncio.Transport):
                     self.close()
                 return
             buffer = cast("bytearray", self.protocol.get_buffer(-1))
+            if len(data) > len(buffer):
+                self._inbox.appendleft(data[len(buffer) :])
+                data = data[: len(buffer)]
             buffer[: len(data)] = data
             self.protocol.buffer_updated(len(data))
             buffer[: len(data)] = b"?" * len(data)  # as the next read: no view may be in use now

@@ -459,7 +459,8 @@ def may_last(exchange: Exchange) -> bool:
     relay = exchange._relay  # noqa: SLF001  nothing else tells
     is_long_running = exchange.request.is_long_running
     if relay is not None:
-        is_long_running = relay.is_long_running
+        paced = exchange.context.pacing.responses.get(relay)
+        is_long_running = relay.is_long_running and not (paced and paced.held)
     if not is_long_running:
         return False
     if exchange.is_whole:
