@@ -197,7 +197,7 @@ ONE = "apfproxy.io/flow-requests-limit: '1'"
 
 
 async def test_weights_and_a_limit_of_users(tmp_path: Path) -> None:
-    """Of one level, though the fewer requests are in flight the greater the weight is."""
+    """Flows of one level are served by their weights, however many requests they have."""
     seats, weights = 8, {"interactive": 5, "default": 2, "batch": 1}
     text = "".join(
         WEIGHED.replace("NAME", name).replace("WEIGHT", str(weight)).replace(", MORE", "")
