@@ -321,6 +321,7 @@ def _values(text: str) -> frozenset[str] | None:
 
 
 CONDITIONS = (MATCH_HEADER, MATCH_METHODS, MATCH_MODEL, MATCH_QUERY)
+WITHOUT_END = "; as it is, the object stays in force without an end"
 MATCHES_NOTHING = "; as it is, the FlowSchema matches no request"
 _NO_DISTINGUISHER = {
     HeaderUse.MALFORMED: "write group, path-prefix, user-agent, or header:NAME such as"
@@ -578,7 +579,7 @@ def read_level_additions(
         reader.refuse(BAN, detail)
         is_ban = False
     streams = reader.read(STREAM_SEATS, _stream_seats)
-    until_s = reader.read(UNTIL, _until_s)
+    until_s = reader.read(UNTIL, parse_time, WITHOUT_END)
     errors = tuple(reader.errors[:MOST_ERRORS])
     return LevelAdditions(wait_limit, is_ban, priority, streams, cost, errors, until_s)
 
@@ -611,7 +612,7 @@ def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> Flo
     distinguisher, condition = reader.read(DISTINGUISHER, _distinguisher), _condition(name, reader)
     streams = reader.read(STREAM_SEATS, _stream_seats)
     weight = reader.read(WEIGHT, _weight) or 1
-    until_s = reader.read(UNTIL, _until_s)
+    until_s = reader.read(UNTIL, parse_time, WITHOUT_END)
     errors = tuple(reader.errors[:MOST_ERRORS])
     return FlowSchemaAdditions(
         distinguisher,
@@ -675,16 +676,6 @@ def _stream_seats(text: str) -> StreamSeats:
     if text not in ("hold", "release"):
         raise ValueError("write hold, or release")
     return StreamSeats(text)
-
-
-def _until_s(text: str) -> float:
-    try:
-        return parse_time(text)
-    except ValueError:
-        raise ValueError(
-            "write a time such as 2026-11-28T12:30:00Z, or with +01:00 in place of Z; as it is, the"
-            " object stays in force without an end"
-        ) from None
 
 
 def _duration_ns(text: str) -> int:

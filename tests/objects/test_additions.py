@@ -282,9 +282,8 @@ HEADERS = {
     **dict.fromkeys(("X-Remote-User", "x-remote-extra-team"), OF_USERS),
 }
 COST = "write tokens, or header:NAME such as header:X-Cost, of letters, digits and hyphens"
-UNTIL = (
-    "write a time such as 2026-11-28T12:30:00Z, or with +01:00 in place of Z; as it is, the object"
-    " stays in force without an end"
+NO_TIME = (
+    "'{}' is no time like 2006-01-02T15:04:05Z; as it is, the object stays in force without an end"
 )
 NO_BAN = "only with limited.nominalConcurrencyShares 0 and limitResponse.type Reject"
 ONLY_QUEUE = "only with limitResponse.type Queue"
@@ -363,9 +362,9 @@ OF_SCHEMAS = (
             for bad in ("", "0", "999", "101G", "1.5M", "10K", "10m", "10MB", "10 M", "-1k", "ki")
         ),
         *(
-            (each, "until", bad, UNTIL)
+            (each, "until", bad, NO_TIME.format(bad))
             for each in (BANNED, SCHEMA)
-            for bad in ("", "10m", "2026-11-28", "2026-11-28 12:30:00Z", "2026-02-30T00:00:00Z")
+            for bad in ("", "10m", "2026-11-28", "2026-11-28 12:30:00Z", "2026-11-28T25:00:00Z")
         ),
         *((each, "stream-seats", "Hold", "write hold, or release") for each in (QUEUING, SCHEMA)),
         (SCHEMA, "ban", "true", "Forbidden: put it on a PriorityLevelConfiguration, or remove it"),
