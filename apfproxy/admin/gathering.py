@@ -263,7 +263,6 @@ def cluster_state(
         shared_limit=limit,
         members=members,
         client_problems=list(serving.client_problems),
-        ban_command=list(serving.ban_command),
         top_flows=serving.top_flows and serving.top_flows.state(),
         workers=[],
         upstream=upstream_state(serving),

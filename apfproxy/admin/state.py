@@ -527,7 +527,6 @@ class ClusterState(Growing):
 
     Attributes:
         problem: Why its settings are not in force; "" if they are.
-        ban_command: Bans a user, whose name goes between.
         shared_limit, members: The limit that a fleet shares, and how many share it.
         client_problems: Why clients are not told apart as they could be.
         found_limit: The server limit that is found; None where the settings say it.
@@ -548,7 +547,7 @@ class ClusterState(Growing):
     fair: Annotated[list[float], _living(_weighted)] = []
     generation: Annotated[int, MAX] = 0
     source: First[str] = ""
-    ban_command: First[list[str]] = []
+    ban_command: First[list[str]] = []  # what comes before the user, and after
     client_problems: Annotated[list[str], UNION] = []
     dangling: Annotated[int, MAX] = 0
     unused_additions: Annotated[int, MAX] = 0

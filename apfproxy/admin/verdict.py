@@ -155,7 +155,6 @@ def rejections(state: Json, _unix_s: float) -> Iterator[Finding]:
 
 def limited(state: Json, _unix_s: float) -> Iterator[Finding]:
     """Clients that a ban or another limit of a FlowSchema rejects, the most requests first."""
-    would = "would be " if _observes(state) else "is "
     found = [
         (rate, reason, schema)
         for schema in state["flowSchemas"]
@@ -168,9 +167,10 @@ def limited(state: Json, _unix_s: float) -> Iterator[Finding]:
         for most in sorted(flows, key=lambda each: each["rejected"])[-1:]:
             kind, flow = most["kind"], most["flow"]
         who = f"{kind}{' ' * bool(kind)}{name_text(flow)}" if flow else "a client"
-        how = "banned" if reason == "ban" else f"limited ({reason})"
+        how = "would be " if _observes(state) else "is "
+        how += "banned" if reason == "ban" else f"limited ({reason})"
         until = "" if schema["untilS"] is None else f", until {rfc3339(schema['untilS'])}"
-        text = f"{who} {would}{how}: {number_text(rate)} requests/s are rejected{until}"
+        text = f"{who} {how}: {number_text(rate)} requests/s are rejected{until}"
         yield NOTE, f"{text} (FlowSchema {name_text(name)})"
 
 

@@ -3,10 +3,8 @@
 Of objects that change one by one, as in an API or a store, an invalid one stays in force as it last
 was valid, or is left out if it never was: another version of a program may have written it, and it
 holds up no other.  Files are taken as a whole or not at all.  A FlowSchema may dangle: its level
-may come later.  The mandatory objects are always in force.
-
-From the time of its annotation `until` on an object is as if it were not there: one that is built
-in and has its name is in force again.
+may come later.  The mandatory objects are always in force.  From the time of its annotation `until`
+on an object is as if it were not there: a built-in one of its name is in force again.
 """
 
 from __future__ import annotations

@@ -19,11 +19,8 @@ class Row {
     this.button = element("button", { type: "button", class: "small" }, "Hand");
     this.button.addEventListener("click", () => onHand(this.flow));
     this.command = element("code", { hidden: true });
-    this.ban = element("button", { type: "button", class: "small", title: "Show and copy the command that stops this user" }, "Ban");
-    this.ban.addEventListener("click", () => {
-      setShown(this.command, this.command.hidden);
-      navigator.clipboard?.writeText(this.command.textContent).catch(() => {}); // only over https or on this machine
-    });
+    this.ban = element("button", { type: "button", class: "small", title: "Show the command that stops this user" }, "Ban");
+    this.ban.addEventListener("click", () => setShown(this.command, this.command.hidden));
     const labels = ["Seats × s", "Waited, s", "Rejected", "Tokens"];
     const cells = this.numbers.map((number, place) =>
       element("td", { role: "cell", class: "number", "data-label": labels[place] }, number));
@@ -50,7 +47,6 @@ class Row {
       this.button.setAttribute("aria-label", `Show the hand of ${visible(flow.flow || flow.flowSchema)}`);
       setShown(this.command, false);
       setShown(this.ban, flow.kind === "user" && flow.flow !== "" && flow.isWhole && visible(flow.flow) === flow.flow);
-      this.ban.setAttribute("aria-label", `Show the command that bans ${visible(flow.flow)}`);
       this.button.disabled = !flow.isWhole;
       this.button.title = flow.isWhole ? "" : CUT;
     }
