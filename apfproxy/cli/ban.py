@@ -113,9 +113,8 @@ def ban(
     until = "" if for_s is None else rfc3339(math.ceil(time.time() + for_s))
     text = objects_text(user, rate, until)
     what = "403" if rate is None else f"429 beyond {decimal(rate)} requests a second"
-    undo = f"apfproxy unban{' --kubectl' * kubectl}"
-    undo += f" --objects {shlex.quote(str(folder))}" if folder else ""
-    undo += f"{' --' * user.startswith('-')} {shlex.quote(user)}"
+    place = f" --objects {shlex.quote(str(folder))}" if folder else " --kubectl" * kubectl
+    undo = f"apfproxy unban{place}{' --' * user.startswith('-')} {shlex.quote(user)}"
     lines = [f"{user} gets {what}{f' until {until}' * bool(until)}; to end it: {undo}", hint(user)]
     if folder is not None:
         write(folder / f"{name_of(user)}.yaml", text)
@@ -182,7 +181,6 @@ def objects_text(user: str, rate: float | None, until: str) -> str:
 
 
 def hint(user: str) -> str:
-    """The requests of the same client that go on."""
     if user == ANONYMOUS_NAME:
         return "these are all clients without a name"
     if user.startswith(BY_ADDRESS):

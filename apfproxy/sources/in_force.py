@@ -221,9 +221,8 @@ class InForce:
             if (end_s := self._next_end_s) <= time.time():
                 before = self._relevant
                 prepared = await asyncio.to_thread(self.prepare, list(self.valid.values()))
-                if self._relevant is not before:
-                    continue  # others are in force by now
-                self.put(replace(prepared, problems=self.problems))
+                if self._relevant is before:  # else others are in force by now
+                    self.put(replace(prepared, problems=self.problems))
                 for (kind, name), each in self.valid.items():
                     if end_s <= (each.additions.until_s or 0.0) < self._next_end_s:
                         logger.info("%s %s has ended (%s)", kind, name, UNTIL)
