@@ -1,13 +1,11 @@
 """Flow control within a Python program: an ASGI middleware, for servers that use asyncio.
 
 1. A request that fits is no task and no future: plain calls classify and admit it.
-2. One that waits is awaited.  Meanwhile a message of it is read ahead, and if its body is whole the
-   next one, too: a client that leaves gives up its place.  The program gets them later.
+2. One that waits is awaited.  Its next messages are read ahead, until a part of a body that is not
+   whole: a client that leaves gives up its place.  The program gets them later.
 3. Seats go back once: after the last message of the response; before an event stream that answers a
    GET, or what objects say; when a WebSocket is accepted; or else when the call ends.
-4. One event loop is served at a time.  The next one, as in tests, finds what has been learned.
-
-Bodies are not looked at, so completions count by time.
+4. One event loop is served at a time.  The next one, as in tests, finds what was learned.
 """
 
 from __future__ import annotations
@@ -31,15 +29,7 @@ from apfproxy.http.own_responses import TOO_MANY_REQUESTS_TEXT, plain_body
 from apfproxy.http.response_head import is_event_stream
 from apfproxy.objects.additions import StreamSeats
 from apfproxy.objects.decode import decode_documents
-from apfproxy.request.attributes import (
-    ANONYMOUS,
-    AUTHENTICATED_GROUP,
-    BY_KEY,
-    PLAIN_READ_ONLY,
-    RequestAttributes,
-    User,
-    unverified,
-)
+from apfproxy.request import attributes
 from apfproxy.settings.contradictions import NAMES_PER_ADDRESS, SECRETS_OF_PLAIN_APIS
 from apfproxy.sources.in_force import ObjectFiles
 
@@ -128,7 +118,9 @@ class FlowControl:
             if request.refusal is None:
                 raise  # else the program complains of its response, which was refused
         finally:
-            request.end()
+            for each in request.ahead:
+                each.cancel()
+            request.cancel(self.clock.now_ns())
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._tasks and self.clock.loop.is_running():
@@ -151,17 +143,18 @@ class FlowControl:
             await asyncio.sleep(pause_s)
             self.controller.adjust_limits()
 
-    def user_of(self, scope: Scope) -> User:
+    def user_of(self, scope: Scope) -> attributes.User:
         if self._user is not None and (found := self._user(scope)):
             name, groups = found if isinstance(found, tuple) else (found, ())
             if not isinstance(name, str) or isinstance(groups, str):
                 raise TypeError(f"user: want a name, (name, groups) or None, not {found!r}")
-            return User(name, (*groups, AUTHENTICATED_GROUP))
+            return attributes.User(name, (*groups, attributes.AUTHENTICATED_GROUP))
         client = scope.get("client")
-        source = (alias_of_address(client[0]) if client else None) or ANONYMOUS
+        source = (alias_of_address(client[0]) if client else None) or attributes.ANONYMOUS
         secret = next((value for name, value in scope["headers"] if name in SECRETS), b"")
         if self._user is None and secret:
-            alias = unverified(BY_KEY, name_of_secret(secret.rpartition(b" ")[2]))
+            name = name_of_secret(secret.rpartition(b" ")[2])
+            alias = attributes.unverified(attributes.BY_KEY, name)
             if self._names.admit(alias.name, source.name):
                 return alias
         return source
@@ -170,22 +163,22 @@ class FlowControl:
 class _Request(passage.Passage):
     def __init__(self, control: FlowControl, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope.get("method", "GET")  # else it is a WebSocket
-        attributes = RequestAttributes(
+        asked = attributes.RequestAttributes(
             is_resource_request=False,
             path=scope["path"],
             verb=method.lower(),
-            is_mutating=method not in PLAIN_READ_ONLY,
+            is_mutating=method not in attributes.PLAIN_READ_ONLY,
             is_plain=True,
         )
-        user, kind = control.user_of(scope), control.shared.kinds.kinds[attributes.is_mutating]
-        digest = passage.RequestDigest(user, attributes, TIMEOUT_NS, kind, ONE_SEAT)
+        user, kind = control.user_of(scope), control.shared.kinds.kinds[asked.is_mutating]
+        digest = passage.RequestDigest(user, asked, TIMEOUT_NS, kind, ONE_SEAT)
         super().__init__(control.shared, digest)
         self._scope, self._receive, self._send = scope, receive, send
         self._now_ns = control.clock.now_ns
         self._turn: asyncio.Future[None] | None = None
-        self._ahead: list[asyncio.Future[Message]] = []  # read, but for the last
+        self.ahead: list[asyncio.Future[Message]] = []  # read, but for the last
         # The digest knows no headers: what depends on them is found here.
-        found = digest.classification = control.controller.classify(user, attributes, self.header)
+        found = digest.classification = control.controller.classify(user, asked, self.header)
         if found.level.costs.cost is not None:
             digest.fixed_estimate = found.level.costs.estimate(ONE_SEAT, None, self.header)
 
@@ -204,7 +197,7 @@ class _Request(passage.Passage):
         last: Message = {}
         while not turn.done():
             ahead = [] if last.get("more_body") else [asyncio.ensure_future(self._receive())]  # noqa: TID251 - ends with the call
-            self._ahead += ahead
+            self.ahead += ahead
             await asyncio.wait([turn, *ahead], return_when=asyncio.FIRST_COMPLETED)
             if ahead and ahead[0].done():
                 last = ahead[0].result()
@@ -224,10 +217,10 @@ class _Request(passage.Passage):
             self._turn.set_exception(error)
 
     async def receive(self) -> Message:
-        if not self._ahead:
+        if not self.ahead:
             return await self._receive()
-        await asyncio.wait(self._ahead[:1])  # if it is cancelled, no message is lost
-        return self._ahead.pop(0).result()
+        await asyncio.wait(self.ahead[:1])  # if it is cancelled, no message is lost
+        return self.ahead.pop(0).result()
 
     async def send(self, message: Message) -> None:
         kind = message["type"]
@@ -267,8 +260,3 @@ class _Request(passage.Passage):
             headers.append((b"retry-after", b"%d" % refusal.retry_after_s))
         await self._send({"type": f"{kind}.start", "status": code, "headers": headers})
         await self._send({"type": f"{kind}.body", "body": body})
-
-    def end(self) -> None:
-        for each in self._ahead:
-            each.cancel()
-        self.cancel(self._now_ns())
