@@ -27,11 +27,12 @@ world dispatches, whenever it has seats, the request that ends first in the virt
    back whose queue has nothing else waiting or executing.  Later queues move up.
 
 Weights.  Where flows have different weights, a request's work is divided by that of its flow, and R
-runs by the sum of the weights of the active queues, each that of its oldest request: so a queue
-that always has something waiting starts as much later as R has grown.  A flow has a queue to
-itself, one that is not active, in place of its hand; else its share would depend on how many queues
-it fills, and whom it meets there.  So the shares of flows that always have requests waiting are as
-their weights, exactly but for what executes.  It is not exact:
+runs by the sum of the weights of the active queues, each that of its oldest request: so R keeps
+pace with queues that always have something waiting, and rules 2 and 5 neither take shares away nor
+give newcomers more.  A flow has a queue to itself, one that was not active, in place of its hand;
+else its share would depend on how many queues it fills, and which flows it meets there.  So flows
+that always have requests waiting have shares as their weights, exactly but for what executes, and
+for a tick or two a request.  It is not exact:
 
 - for flows beyond the number of queues.  They share those of others by their hands: requests are
   served in the order of their arrival there, each charged by its own weight.

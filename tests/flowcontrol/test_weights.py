@@ -232,8 +232,8 @@ def test_weights_count_where_flows_differ_in_them() -> None:
         assert not controller.classify(user("alice"), GET_POD).has_costs
         assert IDLE_WEIGHT in explain(controller, COSTS, user("alice"), GET_POD).notes
     scene.commit(*objects("1", "4"))
-    bob = explain(controller, COSTS, user("bob"), GET_POD)
-    assert (4, 1, 0) == (bob.flow.weight, len(bob.flow.hand), len(bob.notes))
+    found = explain(controller, COSTS, user("bob"), GET_POD)
+    assert (4, 1, 0) == (found.flow.weight, len(found.flow.hand), len(found.notes))
 
     assert [1, 4] == weights_of(controller, "alice", "bob")
     assert before.has_costs
