@@ -108,8 +108,8 @@ class Upstream(http.server.ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def started_upstream() -> Iterator[str]:
-    server = Upstream(("127.0.0.1", 0), Answer)
+def started_upstream(handler: type[Answer] = Answer) -> Iterator[str]:
+    server = Upstream(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, name="upstream")
     thread.start()
