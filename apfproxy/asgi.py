@@ -87,8 +87,7 @@ class FlowControl:
             files.in_force.put_first(files.in_force.prepare((*read.objects, *read.problems)))
         else:
             files.load_first()
-        more = () if objects is None else (files.watch, files.in_force.end_in_time)
-        self._works = self._adjust, *more
+        self._works = self._adjust, files.watch, files.in_force.end_in_time
         if problems := self.controller.in_force.problems:
             raise ValueError("\n".join(problems))
         if registry is not None:
@@ -135,7 +134,8 @@ class FlowControl:
     def _end(self) -> None:
         self.controller.adjust_promptly(is_prompt=False)
         for each in self._tasks:
-            each.cancel()
+            if not each.get_loop().is_closed():
+                each.cancel()
         self.clock.loop, self._tasks = NO_LOOP, []
 
     async def _adjust(self, _beat: Callable[[], None]) -> None:

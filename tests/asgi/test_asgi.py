@@ -394,6 +394,9 @@ def test_loops_one_after_the_other() -> None:
 
     asyncio.run(begin())
     assert (0, 0) == (scene.seats, scene.waiting)
+    loop = asyncio.new_event_loop()
+    assert 429 == loop.run_until_complete(ask())
+    loop.close()  # with tasks in it
     assert 429 == asyncio.run(ask())
 
 
