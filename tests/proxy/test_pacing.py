@@ -135,7 +135,7 @@ def test_a_large_response_takes_its_time(rate: int, piece: int) -> None:
 
 
 def test_responses_of_a_flow_take_turns(bench: Bench) -> None:
-    """However many connections it has, and whoever comes late; another flow is not touched."""
+    """A response that comes late has its turn as well; another flow is not touched."""
     pairs = [begun(bench) for _ in range(2)]
     run(bench, 1)
     late, _ = begun(bench, PIECE // 2)
