@@ -67,7 +67,8 @@ RECORDED = (
 
 WHOLE = (
     *("apiserver/store/", "config/", "conformance/", "end_to_end/", "fuzz/"),
-    *("base/test_build.py", "fleet/test_redis_store.py", "test_loadtest.py"),
+    *("asgi/test_frameworks.py", "base/test_build.py"),
+    *("fleet/test_redis_store.py", "test_loadtest.py"),
     *("flowcontrol/test_queue_set_machine.py", "flowcontrol/test_queue_set_plain.py"),
     *("proxy/test_exchange_machine.py", "proxy/test_wrong_types.py"),
 )

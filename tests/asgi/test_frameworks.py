@@ -32,6 +32,8 @@ with warnings.catch_warnings():
     from litestar.connection import Request as LitestarRequest  # noqa: TC002  read at run time
     from litestar.response import Stream
 
+pytestmark = pytest.mark.build  # both have to serve them
+
 HEADER = {"x-api-key": "greedy"}
 
 
