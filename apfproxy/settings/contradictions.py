@@ -482,6 +482,10 @@ def jwt_problems(jwt: JwtSettings) -> Iterator[tuple[str, str]]:
         yield "secretIsBase64", "needs secretFile"
     if has_secret and jwt.is_service_account_issuer:
         yield "serviceAccounts", "their tokens are signed with a private key; give keysFile"
+    prefixes = (("usernamePrefix", jwt.username_prefix), ("groupsPrefix", jwt.groups_prefix))
+    for name, prefix in prefixes:
+        if has_secret and prefix is not None and prefix.startswith("system:"):
+            yield name, "no token of a secret may name what begins with system:"
     if not (jwt.audiences or has_secret or jwt.is_service_account_issuer):
         yield "audiences", "missing: any token of the issuer would do, for whomever"
     if jwt.issuer == LEGACY_ISSUER and not jwt.is_service_account_issuer:

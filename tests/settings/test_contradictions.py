@@ -197,6 +197,9 @@ authentication: {jwt: [{issuer: https://i, audiences: [a], keysFile: k, jwksUrl:
 > authentication.jwt[0].keysFile: and jwksUrl: give one of them
 authentication: {jwt: [{issuer: https://i, audiences: [a], keysFile: k, caFile: c}]}
 > authentication.jwt[0].caFile: of no use with keysFile
+authentication: {jwt: [{secretFile: s, usernamePrefix: "system:", groupsPrefix: "system:a"}]}
+> authentication.jwt[0].usernamePrefix: no token of a secret may name what begins with system:
+> authentication.jwt[0].groupsPrefix: no token of a secret may name what begins with system:
 authentication: {jwt: [{secretFile: s, caFile: c, serviceAccounts: true}]}
 > authentication.jwt[0].caFile: of no use with secretFile
 > authentication.jwt[0].serviceAccounts: their tokens are signed with a private key; give keysFile
