@@ -117,9 +117,9 @@ class FlowControl:
             if request.refusal is None:
                 raise  # else the program complains of its response, which was refused
         finally:
-            for each in request.ahead:
-                each.cancel()
             request.cancel(self.clock.now_ns())
+            while request.ahead:
+                request.ahead.pop().cancel()
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._tasks and self.clock.loop.is_running():
@@ -185,7 +185,7 @@ class _Request(passage.Passage):
     def header(self, name: str) -> str:
         """The first value of a header; of a secret the hash; "" for none."""
         if name == QUERY:
-            return str(self._scope["query_string"], "latin-1")
+            return str(self._scope.get("query_string", b""), "latin-1")
         wanted = name.lower().encode()
         value = next((value for key, value in self._scope["headers"] if key == wanted), b"")
         is_secret = wanted in SECRETS and value
@@ -217,27 +217,27 @@ class _Request(passage.Passage):
             self._turn.set_exception(error)
 
     async def receive(self) -> Message:
-        if not self.ahead:
-            return await self._receive()
-        await asyncio.wait(self.ahead[:1])  # if it is cancelled, no message is lost
-        return self.ahead.pop(0).result()
+        while self.ahead and not self.ahead[0].done():
+            await asyncio.wait(self.ahead[:1])  # if it is cancelled, no message is lost
+        return self.ahead.pop(0).result() if self.ahead else await self._receive()
 
     async def send(self, message: Message) -> None:
         kind = message["type"]
-        if kind == "http.response.start" and self._lasts(message.get("headers", ())):
+        if kind == "http.response.start" and self.has_seats and self._lasts(message):
             self.begin_stream(self._now_ns())
             if self.refusal is not None:
                 await self.refuse()
                 raise OSError("the client got another response")  # as if it had left
         await self._send(message)
         is_last = kind == "http.response.body" and not message.get("more_body")
-        if is_last or kind in {"websocket.accept", "http.response.pathsend"}:
+        if self.has_seats and (is_last or kind in {"websocket.accept", "http.response.pathsend"}):
             self.release_seats(self._now_ns())
 
-    def _lasts(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    def _lasts(self, message: Message) -> bool:
         """Whether a response lasts without seats."""
-        found = self.classification
+        found, headers = self.classification, list(message.get("headers", ()))
         assert found is not None
+        message["headers"] = headers  # they may be an iterator
         lines = b"".join(b"\r\n%b: %b" % (name, value) for name, value in headers)
         if found.stream_seats is None:
             return self.attributes.verb == "get" and is_event_stream(lines)

@@ -73,7 +73,7 @@ async def test_seats_go_back_however_a_call_ends(how: str) -> None:
 
 
 async def test_the_program_gets_all_messages_of_one_that_waited() -> None:
-    """The first was read while it waited; a `receive` that is cancelled loses none."""
+    """The first was read while it waited; it is there at once, even if there is no time to wait."""
     got: list[Any] = []
 
     async def read(call: Call) -> None:
@@ -81,9 +81,8 @@ async def test_the_program_gets_all_messages_of_one_that_waited() -> None:
         if not got:
             got.append("begun")
             return
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0):
-                await call.receive()
+        async with asyncio.timeout(0):
+            got.append(await call.receive())
         while len(got) < 4:
             got.append(await call.receive())
 
@@ -104,12 +103,15 @@ async def test_the_program_gets_all_messages_of_one_that_waited() -> None:
 
 
 async def test_what_was_not_read_yet_is_read_once() -> None:
-    """The server is asked for the next message once, by the one that asks first."""
+    """A `receive` that is cancelled loses none, and two at once get one message each."""
     got: list[Any] = []
 
     async def read(call: Call) -> None:
         got.append(await call.receive())
-        got.append(await call.receive())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await call.receive()
+        got.extend(await asyncio.gather(call.receive(), call.receive()))
 
     scene = Scene(handler=plain)
     first = await scene.busy()
@@ -119,9 +121,37 @@ async def test_what_was_not_read_yet_is_read_once() -> None:
     scene.calls[0].may_go.set()
     await until(lambda: got)
     second.leave()
+    second.leave()
     await asyncio.gather(first.call, second.call)
 
-    assert [LAST, {"type": "http.disconnect"}] == got
+    assert [LAST, *[{"type": "http.disconnect"}] * 2] == got
+
+
+async def test_a_program_may_send_when_its_call_has_ended() -> None:
+    """Its server does with that as it likes; flow control has no part in it any more."""
+
+    async def nothing(_: Call) -> None: ...
+
+    given = objects('apfproxy.io/long-running-limit: "1"')
+    scene = Scene(handler=nothing, objects=given)
+    client = scene.client()
+    await client.call
+    for _ in range(2):
+        await scene.calls[0].head(STREAM)
+        await scene.calls[0].body()
+
+    assert [200, 4] == [client.status, len(client.sent)]
+    assert {} == scene.control.controller._flow_limits["mine"].long_running.counts  # noqa: SLF001
+
+
+async def test_headers_that_can_be_read_once_reach_the_client() -> None:
+    async def stream(call: Call) -> None:
+        await call.send({"type": "http.response.start", "status": 200, "headers": iter([STREAM])})
+
+    client = Scene(handler=stream).client()
+    await client.call
+
+    assert [STREAM] == list(client.sent[0]["headers"])
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
@@ -398,6 +428,25 @@ def test_loops_one_after_the_other() -> None:
     assert 429 == loop.run_until_complete(ask())
     loop.close()  # with tasks in it
     assert 429 == asyncio.run(ask())
+
+
+def test_a_loop_that_was_closed_with_its_tasks() -> None:
+    async def nothing(_: Call) -> None: ...
+
+    scene = Scene(handler=nothing)
+
+    async def ask() -> None:
+        await scene.client().call
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(ask())
+    [task] = asyncio.all_tasks(loop)
+    loop.close()
+    asyncio.run(ask())
+
+    assert 2 == len(scene.calls)
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  it is meant
+    task.get_coro().close()
 
 
 async def test_two_loops_at_once_are_refused() -> None:
