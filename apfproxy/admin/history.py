@@ -341,8 +341,8 @@ def _waits(cluster: ClusterState) -> dict[str, Times]:
 def refused(listener: ListenerState, cluster: ClusterState) -> dict[str, int]:
     """Refusals of the proxy itself before flow control: connections by why, requests by code.
 
-    Status 429 is flow control's; those from 500 on tell of the server behind, or of a refused
-    connection.
+    Status 429, and 403 for a ban, are flow control's; those from 500 on tell of the server
+    behind, or of a refused connection.
     """
     found = dict(listener.connections_refused)
     for flood, number in listener.http2.floods.items():
@@ -352,6 +352,8 @@ def refused(listener: ListenerState, cluster: ClusterState) -> dict[str, int]:
             if HTTPStatus.BAD_REQUEST <= int(code) < HTTPStatus.INTERNAL_SERVER_ERROR:
                 found[code] = found.get(code, 0) + number
     found.pop(str(HTTPStatus.TOO_MANY_REQUESTS.value), None)
+    if bans := cluster.requests.bans:
+        found[str(HTTPStatus.FORBIDDEN.value)] -= bans
     return found
 
 

@@ -424,6 +424,7 @@ class UpstreamState(Connections, frozen=True):
 class RequestsState(State, frozen=True):
     abandoned_given_up: Count = 0
     abandoned_requests: Count = 0
+    bans: Count = 0
     client_aborts: Count = 0
     own_responses: Counts = {}
     slow_reader_releases: Count = 0

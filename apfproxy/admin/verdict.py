@@ -219,10 +219,7 @@ def kept_seats(state: Json, _unix_s: float) -> Iterator[Finding]:
 def refusals(state: Json, _unix_s: float) -> Iterator[Finding]:
     """The proxy itself refuses connections, or many requests, before flow control."""
     dispatched = sum(level["dispatchedPerSecond"] for level in state["levels"])
-    banned = sum(level["rejectedPerSecond"].get("ban", 0.0) for level in state["levels"])
     for reason, rate in state["proxy"]["refusedPerSecond"].items():
-        if reason == "403" and not _observes(state):
-            rate -= banned  # noqa: PLW2901 - said by `limited`
         if reason in CONNECTIONS:
             severity, why = CONNECTIONS[reason]
             yield severity, f"the proxy refuses {number_text(rate)} connections/s: {why}"

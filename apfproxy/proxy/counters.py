@@ -134,6 +134,7 @@ class ProxyCounters:
     listener: ListenerCounters = field(default_factory=ListenerCounters)
     abandoned_given_up: int = 0
     abandoned_requests: int = 0
+    bans: int = 0
     client_aborts: int = 0
     is_observing: bool = False
     own_responses: dict[int, int] = field(default_factory=dict)

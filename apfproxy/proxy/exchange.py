@@ -312,7 +312,9 @@ class Exchange(PoolWaiter):
         after_s = refusal.retry_after_s
         lines = b"Retry-After: %d\r\n" % after_s if after_s else b""
         if refusal.message:
-            code = 403 if refusal.reason is RejectReason.BAN else 429
+            is_ban = refusal.reason is RejectReason.BAN
+            self.context.counters.bans += is_ban
+            code = 403 if is_ban else 429
             self._reply_status(code, refusal.message, refusal.reason, lines)
             return
         if not self._why and self._is_recorded:

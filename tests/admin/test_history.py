@@ -60,6 +60,8 @@ def test_failed_and_refused(scene: Scene) -> None:
     level.failed_total = 4
     scene.counters.count_own(401)
     scene.counters.count_own(429)
+    scene.counters.count_own(403)
+    scene.counters.bans = 1
     scene.counters.listener.http2.floods[Flood.RESETS] = 4
     history.sample(2 * S, 100.0)
     columns = history.columns()["levels"]["tiny"]

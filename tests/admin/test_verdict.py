@@ -67,7 +67,6 @@ levels: [{name: ban-a, rejectedPerSecond: {ban: 1200}}, {dispatchedPerSecond: 50
 flowSchemas: [{untilS: 1795869000, rejectedBy: {ban: 1200}}, {name: all, user: '', rejectedBy: {
   rate: 5, queue-full: 3}}, {name: b, user: '', rejectedBy: {token-rate: 1}}, {rejectedBy: {}}]
 topFlows: [{flow: modest, rejected: 2}, {flow: bob, rejected: 9}]
-proxy: {refusedPerSecond: {'403': 1200.4}}
 > note: user a is banned: 1,200 requests/s are rejected, until 2026-11-28T12:30:00Z
     (FlowSchema ban-a)
 > note: user bob is limited (rate): 5 requests/s are rejected (FlowSchema all)

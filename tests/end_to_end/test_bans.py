@@ -57,6 +57,7 @@ def test_ban(tmp_path: Path, flags: list[str], capsys: pytest.CaptureFixture[str
         assert 0 == main(["ban", user, "--for", "1s", *of_objects])
         served.line(f"FlowSchema ban-{user.replace(':', '.')} has ended")
         until(200)
+        assert "403" not in state()["proxy"]["refusedPerSecond"]
         assert 0 == main(["ban", user, "--rate", "0.001", *of_objects])
         until(429)
         until_headline(f"user {user} is limited (rate): ")
