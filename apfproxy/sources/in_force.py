@@ -165,7 +165,7 @@ class InForce:
             self._tell(problems)
         self.problems = problems
         if digest is not None:
-            self._commit(digest, len(prepared.relevant))
+            self._commit(digest, len(prepared.relevant), is_empty=not prepared.valid)
             self.valid = prepared.valid
             self._relevant = prepared.relevant
             self._next_end_s = prepared.next_end_s
@@ -178,14 +178,14 @@ class InForce:
         refuse(prepared.problems)
         self.put(prepared)
 
-    def _commit(self, digest: Digest, count: int) -> None:
+    def _commit(self, digest: Digest, count: int, *, is_empty: bool) -> None:
         self._controller.commit(digest)
         if self.name:
             logger.log(
-                logging.INFO if count else logging.WARNING,
+                logging.WARNING if is_empty else logging.INFO,
                 "generation %d of the configuration: %s from %s",
                 self._controller.generation,
-                counted(count, "object") if count else "no objects at all",
+                "no objects at all" if is_empty else counted(count, "object"),
                 self.name,
             )
         unused = [text for text in digest.problems if text not in self._dangling]
