@@ -19,6 +19,7 @@ import yaml
 
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.parameters import Number, Parsed
+from apfproxy.http.credential_fields import alias_of_address
 from apfproxy.lint.dead_rules import why_no_subject
 from apfproxy.objects.additions import BAN, LEAST_RATE, MOST_REQUESTS, REQUEST_RATE, UNTIL, decimal
 from apfproxy.objects.decode import parts_of
@@ -65,6 +66,7 @@ Examples:
   apfproxy ban key:2c70e12b7a0646f9 --for 10m --objects objects/
   apfproxy ban system:serviceaccount:ci:runner --rate 5 --kubectl
   apfproxy ban alice | kubectl --server http://127.0.0.1:8081 apply -f -
+  apfproxy unban alice | kubectl --server http://127.0.0.1:8081 delete -f -
 
 USER is the name as the live page, top and the access log have it.  Without --objects and --kubectl
 the objects are printed.
@@ -183,6 +185,8 @@ def objects_text(user: str, rate: float | None, until: str) -> str:
 def hint(user: str) -> str:
     if user == ANONYMOUS_NAME:
         return "these are all clients without a name"
+    if (there := alias_of_address(user.removeprefix(BY_ADDRESS))) and user != there.name:
+        return f"clients at this address have another name, which this does not stop: {there.name}"
     if user.startswith(BY_ADDRESS):
         return "requests from there that show a key, a token or a name go on"
     if user.startswith(UNVERIFIED_PREFIXES):
