@@ -11,6 +11,7 @@ import re
 import shlex
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ from apfproxy.objects.names import DNS_LABEL, well_formed
 from apfproxy.objects.types import Subject, UserSubject
 from apfproxy.request.attributes import ANONYMOUS_NAME, BY_ADDRESS, UNVERIFIED_PREFIXES
 from apfproxy.settings.values import parse_duration
-from apfproxy.sources.object_files import FileContents, decode_files, read_files
+from apfproxy.sources.object_files import decode_files, read_files
 
 if TYPE_CHECKING:
     from apfproxy.cli.parameters import Command
@@ -201,7 +202,7 @@ def write(path: Path, text: str | None) -> None:
     before = read_files([str(path.parent)])
     files = [(name, data) for name, data in before.files if name != str(path)]
     files += [] if text is None else [(str(path), text.encode())]
-    if problems := decode_files(FileContents(tuple(files), before.problems)).problems:
+    if problems := decode_files(replace(before, files=tuple(files))).problems:
         text = "nothing was changed, as a proxy takes no change before this is repaired:"
         raise CommandError(text, *parts_of(problems))
     new = path.with_name(f".{path.name}.new")

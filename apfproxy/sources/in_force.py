@@ -159,6 +159,8 @@ class InForce:
 
     def put(self, prepared: Prepared) -> None:
         digest, problems = prepared.digest, prepared.problems
+        if not (problems and self._is_whole):
+            self.valid = prepared.valid
         if digest is None and problems == self.problems:
             return
         if problems != self.problems:
@@ -166,7 +168,6 @@ class InForce:
         self.problems = problems
         if digest is not None:
             self._commit(digest, len(prepared.relevant), is_empty=not prepared.valid)
-            self.valid = prepared.valid
             self._relevant = prepared.relevant
             self._next_end_s = prepared.next_end_s
             self._has_changed.set()
@@ -209,7 +210,7 @@ class InForce:
         self.put(await asyncio.to_thread(lambda: self.prepare(self.read(states))))
 
     async def end_in_time(self, beat: Callable[[], None]) -> None:
-        """Take each object out of force at its end, until cancelled."""
+        """Have each object in force until its end, by the clock as it is set, until cancelled."""
         self._has_changed = asyncio.Event()  # of this loop
         while True:
             pause_s = min(LOOK_S, max(0.0, self._next_end_s - time.time()))
@@ -218,10 +219,10 @@ class InForce:
                     await self._has_changed.wait()
             self._has_changed.clear()
             beat()
-            if (end_s := self._next_end_s) <= time.time():
-                before = self._relevant
-                prepared = await asyncio.to_thread(self.prepare, list(self.valid.values()))
-                if self._relevant is before:  # else others are in force by now
+            end_s, before = self._next_end_s, self.valid
+            if len(in_force_at(before.values(), time.time())) != len(self._relevant or ()):
+                prepared = await asyncio.to_thread(self.prepare, list(before.values()))
+                if self.valid is before:  # else others are in force by now
                     self.put(replace(prepared, problems=self.problems))
                 for (kind, name), each in self.valid.items():
                     if end_s <= (each.additions.until_s or 0.0) < self._next_end_s:

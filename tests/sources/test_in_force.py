@@ -117,7 +117,8 @@ async def test_objects_end(
     objects = InForce("here", controller, observer, is_whole=True)
     take(objects, [until("a", START_S + 1), until("b", START_S + 1000), until("c", START_S - 1)])
     take(objects, [PROBLEM])
-    ending = spawn(objects.end_in_time(lambda: None), name="ending")
+    looks: list[None] = []
+    ending = spawn(objects.end_in_time(lambda: looks.append(None)), name="ending")
 
     def found() -> list[str]:
         return sorted(controller.in_force.flow_schemas.keys() - {"catch-all", "exempt"})
@@ -129,11 +130,17 @@ async def test_objects_end(
     now.now_s += 1
     await until_is(lambda: ["e"] == found())
     now.now_s -= 1
-    take(objects, [until("d", START_S + 2)])
-    assert ["d"] == found()
+    await until_is(lambda: ["d", "e"] == found())
+    now.now_s += 1
+    await until_is(lambda: ["e"] == found())
+    take(objects, [schema("e")])
+    now.now_s -= 1
+    looks.clear()
+    await until_is(lambda: len(looks) == 2)
+    assert ["e"] == found()
     ending.cancel()
-    assert [(0, 0), (1, 0), (1, 0), (0, 0), (0, 0), (0, 0)] == observer.outcomes
-    assert [1, 1] == [caplog.text.count(f"FlowSchema {each} has ended") for each in "ad"]
+    assert [(0, 0), (1, 0), (1, 0), *[(0, 0)] * 4] == observer.outcomes
+    assert [1, 2] == [caplog.text.count(f"FlowSchema {each} has ended") for each in "ad"]
 
 
 async def test_what_came_meanwhile_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
