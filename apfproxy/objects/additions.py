@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from apfproxy.objects.field_errors import FieldError, forbidden, invalid, not_supported
+from apfproxy.objects.field_errors import FieldError, closest, forbidden, invalid, not_supported
 from apfproxy.objects.go_text import parse_time, rfc3339
 from apfproxy.objects.names import CATCH_ALL, EXEMPT
 
@@ -133,7 +133,7 @@ _SECRET_PARAMETER = re.compile(
     re.IGNORECASE,
 )
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Z]{1,64}")
-_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
+_ENCODED = re.compile("%[0-9A-Fa-f]{2}|&")
 _VALUE = re.compile(r"[\x21-\x2b\x2d-\x7e](?:[\x20-\x2b\x2d-\x7e]*[\x21-\x2b\x2d-\x7e])?")
 
 
@@ -293,8 +293,9 @@ def parse_parameter(text: str) -> tuple[str, frozenset[str]]:
             f" {LONGEST_VALUE} ASCII characters at most, in which * stands for any characters;"
             " NAME=* for any value, or ! for a request without the parameter, such as limit=!, 0"
         )
-    if _ESCAPE.search(rest):
-        raise ValueError("write values as they are decoded, and * in the place of a comma")
+    if _ENCODED.search(rest):
+        text = "write one parameter, its values as they are decoded, and * in the place of"
+        raise ValueError(f"{text} a comma or &")
     return name, frozenset("" if each == "!" else each for each in values)
 
 
@@ -539,7 +540,13 @@ class _Reader:
             if name in others:
                 self.refuse(name, f"put it on a {other_kind}, or remove it")
             else:
-                self.errors.append(not_supported(field_of(name), name, known))
+                error = not_supported(field_of(name), name, known)
+                bare = (each.removeprefix(PREFIX) for each in known)
+                if meant := closest(name.removeprefix(PREFIX), bare):
+                    error = msgspec.structs.replace(
+                        error, detail=f'did you mean "{PREFIX}{meant}"?'
+                    )
+                self.errors.append(error)
 
     def refuse(self, name: str, detail: str) -> None:
         self.errors.append(forbidden(field_of(name), detail))

@@ -310,7 +310,13 @@ OF_SCHEMAS = (
         (REJECTING, "wait-limit", "5s", f"Forbidden: nothing waits there: {ONLY_QUEUE}"),
         (EXEMPT, "ban", "yes", 'Unsupported value: "yes": supported values: "false", "true"'),
         *((level, "ban", "true", f"Forbidden: {NO_BAN}") for level in (QUEUING, REJECTING, EXEMPT)),
-        (QUEUING, "wait-limt", "5s", f'Unsupported value: "apfproxy.io/wait-limt": {OF_LEVELS}'),
+        (
+            QUEUING,
+            "wait-limt",
+            "5s",
+            'Unsupported value: "apfproxy.io/wait-limt": did you mean "apfproxy.io/wait-limit"?',
+        ),
+        (QUEUING, "limit", "5s", f'Unsupported value: "apfproxy.io/limit": {OF_LEVELS}'),
         (QUEUING, "request-rate", "5", "Forbidden: put it on a FlowSchema, or remove it"),
         *((QUEUING, "priority", bad, PRIORITY) for bad in ("0", "1001", "-1", "1.5", "high", "")),
         *((QUEUING, "cost", bad, COST) for bad in ("", "token", "tokens:a", "header:", "time")),
@@ -503,7 +509,7 @@ def test_parameter(text: str, name: str, values: set[str]) -> None:
 BAD_PARAMETERS = {
     **dict.fromkeys(("format", "format: csv", "=a", "a b=c", "a=", "a=b,,c", "a=*, !"), "NAME=VAL"),
     **dict.fromkeys(("a=\u00e4", f"{'a' * 65}=b", f"a={'b' * (LONGEST_VALUE + 1)}"), "NAME=VAL"),
-    **dict.fromkeys(("q=a%20b", "a=%2c"), "as they are decoded"),
+    **dict.fromkeys(("q=a%20b", "a=%2c", "a=b&c=d"), "as they are decoded"),
     **dict.fromkeys(
         ("access_token=a", "API-Key=*", "apikey=a", "token=a", "sig=*"), "hold secrets"
     ),
