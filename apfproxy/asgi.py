@@ -70,8 +70,8 @@ class FlowControl:
         objects: str | Path | None = None,
         registry: CollectorRegistry | None = None,
     ) -> None:
-        if limit < 1:
-            raise ValueError(f"limit: want 1 at least, not {limit}")
+        if not isinstance(limit, int) or limit < 1:
+            raise ValueError(f"limit: want a whole number from 1, not {limit!r}")
         self._app = app
         self._user = user
         self.clock = clock = LoopClock(NO_LOOP)

@@ -579,7 +579,8 @@ def test_wrong_objects_are_told_with_their_place(kind: str, tmp_path: Path) -> N
         ({"objects": "nowhere.yaml"}, "nowhere.yaml: cannot be read: No such file"),
         ({"objects": objects().replace("name: mine}\n  d", "name: other}\n  d")}, "'other'"),
         ({"objects": objects('apfproxy.io/request-rate: "x"')}, "request-rate"),
-        ({"limit": 0}, "limit: want 1 at least, not 0"),
+        ({"limit": 0}, "limit: want a whole number from 1, not 0"),
+        ({"limit": "8"}, "limit: want a whole number from 1, not '8'"),
     ],
 )
 def test_wrong_arguments(given: dict[str, Any], match: str) -> None:
