@@ -138,8 +138,9 @@ def test_secrets(data: bytes, is_base64: bool, secrets: list[tuple[bytes, int]])
         (TEXT + b"0", True, ":1: not Base64"),
         (public_pem(private_key()), False, ": PEM or a JWKS, not a secret"),
         *(
-            (b"".join(public_pem(private_key(name)).splitlines()[1:-1]), is_base64, ":1: a public")
+            pytest.param(bare, is_base64, ":1: a public", id=f"public-{name}-{is_base64}")
             for name in ("RS256", "ES256", "EdDSA")
+            for bare in [b"".join(public_pem(private_key(name)).splitlines()[1:-1])]
             for is_base64 in (False, True)
         ),
         (b'\n{"kty": "oct"}', True, ": PEM or a JWKS, not a secret"),
