@@ -37,6 +37,7 @@ COLUMNS = {
     "Stage": "stage",
     "RequestUri": "requestURI",
     "Verb": "verb",
+    "UserAgent": "userAgent",
     "User": "user",
     "ImpersonatedUser": "impersonatedUser",
     "RequestReceivedTime": "requestReceivedTimestamp",
@@ -75,6 +76,7 @@ class AuditEvent(msgspec.Struct, rename="camel"):
     verb: str = ""
     user: AuditUser = msgspec.field(default_factory=AuditUser)
     impersonated_user: AuditUser | None = None
+    user_agent: str | None = None
     request_received_timestamp: str = ""
     stage_timestamp: str = ""
     response_status: AuditStatus | None = None
@@ -97,6 +99,7 @@ class AccessLine(msgspec.Struct, rename="camel"):
     left_out: int = 0
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    user_agent: str | None = None
 
 
 NO_REQUEST: dict[str, Any] = {
@@ -204,7 +207,7 @@ def _take_event(event: AuditEvent, records: Records) -> None:
     method = METHOD_OF_VERB.get(event.verb) or event.verb.upper()
     # One that names no groups has those of every user.
     user = user if user.groups else authenticated(user)
-    records.add(received_ns, user, method, event.request_uri, took_ns)
+    records.add(received_ns, user, method, event.request_uri, took_ns, agent=event.user_agent)
     records.held += waited_ns > 0 or took_ns == UNKNOWN_NS
 
 
@@ -233,6 +236,7 @@ def _take_line(line: AccessLine, records: Records) -> None:
         service_ns,
         min(max(line.seats, 0), MOST_LIST_SEATS) if line.verb in LIST_VERBS else 0,
         min(max((line.prompt_tokens or 0) + (line.completion_tokens or 0), 0), MOST_TOKENS),
+        line.user_agent,
     )
     records.held += line.wait_seconds > 0 or service_ns == UNKNOWN_NS
 

@@ -142,6 +142,7 @@ class Records:
         service_ns: int,
         seats: int = 0,
         tokens: int = 0,
+        agent: str | None = None,
     ) -> None:
         """Add a request served in so many ns, or `UNKNOWN_NS`; seats 0 are estimated.
 
@@ -149,10 +150,11 @@ class Records:
         """
         digits = max(0, tokens.bit_length() - TOKEN_BITS)
         tokens = tokens >> digits << digits
-        key = (method, target, user, seats, tokens)
+        key = (method, target, user, seats, tokens, agent)
         number = self._recent.get(key)
         if number is None:
-            kind = kind_of(user.name, user, method, target, seats, (), self._preset, tokens)
+            agents = (("user-agent", agent),) if agent else ()
+            kind = kind_of(user.name, user, method, target, seats, agents, self._preset, tokens)
             kinds = self.kinds
             alike = essence(kind, self._patterns, with_names=len(kinds) < MANY_KINDS)
             number = self._numbers.setdefault(alike, len(kinds))

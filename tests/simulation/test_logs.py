@@ -88,6 +88,7 @@ def test_audit_columns(user: object) -> None:
         "Stage": "ResponseComplete",
         "RequestUri": EVENT["requestURI"],
         "Verb": "list",
+        "UserAgent": "curl/8",
         "User": user,
         "ImpersonatedUser": None,
         "RequestReceivedTime": EVENT["requestReceivedTimestamp"],
@@ -97,6 +98,7 @@ def test_audit_columns(user: object) -> None:
     records = read_audit_log([json.dumps([columns], indent=1).encode()], 1)
 
     assert (user != "{") == bool(len(records))
+    assert [(("user-agent", "curl/8"),)] * len(records) == [each.headers for each in records.kinds]
     assert [250 * MS] * len(records) == [service_ns for _, _, service_ns in records.requests()]
     assert (len(records), records.broken) in ((1, 0), (0, 1))
 
@@ -167,6 +169,15 @@ def test_access_lines(changes: dict[str, Any], verb: str, seats: int, service_ns
     attributes = kind.attributes
     assert (verb, seats, "a b") == (attributes.verb, kind.seats, attributes.namespace)
     assert service_ns == its_service_ns
+
+
+def test_user_agents() -> None:
+    """They are the one header that logs have."""
+    agent = {"userAgent": "curl/8"}
+    audit = read_audit_log(lines_of(EVENT, EVENT | agent), 0)
+    access = read_access_log(lines_of(LINE, LINE | agent), 0)
+    for records in (audit, access):
+        assert [(), (("user-agent", "curl/8"),)] == [each.headers for each in records.kinds]
 
 
 @pytest.mark.parametrize(
