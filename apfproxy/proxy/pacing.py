@@ -174,6 +174,8 @@ class PacedReads(asyncio.BufferedProtocol):
         self._reader.resume_writing()
 
     def eof_received(self) -> bool | None:
+        if self.held:  # TLS says it at once
+            self.pass_on()
         return self._reader.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -328,6 +328,20 @@ def test_tunnels_count(bench: Bench) -> None:
     assert_rest(bench)
 
 
+def test_an_end_that_comes_at_once_follows_what_is_held(bench: Bench) -> None:
+    """As TLS says it, however the transport is paused."""
+    owing(bench)
+    client, upstream = asked(bench, EXEC.replace(b"Host: h", b"Host: h\r\nX-Tenant: a"))
+    bench.send(upstream, AGREED)
+    bench.send(upstream, b"~" * 10)
+    assert 0 == received(client)
+    upstream.protocol.eof_received()
+    assert (10, True) == (received(client), client.has_eof)
+    bench.end(client)
+    bench.end(upstream)
+    assert_rest(bench)
+
+
 def test_what_is_observed_does_not_wait() -> None:
     with paced(enforcement=OBSERVE) as bench:
         client, _ = begun(bench)
