@@ -186,7 +186,7 @@ def unknown_variables(command: click.Command, name: str) -> Iterator[str]:
 def with_advice(error: click.UsageError) -> click.UsageError:
     """The error, which says what variable is wrong, or what flag or choice is probably meant."""
     if isinstance(error, click.NoSuchOption) and error.possibilities:
-        nearest = difflib.get_close_matches(error.option_name, error.possibilities, 1, 0.0)
+        nearest = difflib.get_close_matches(error.option_name, error.possibilities, 1, 0.65)
         return click.NoSuchOption(error.option_name, possibilities=nearest, ctx=error.ctx)
     if isinstance(error, click.BadParameter) and error.param is not None:
         source = error.ctx and error.ctx.get_parameter_source(str(error.param.name))

@@ -143,6 +143,8 @@ def parse_duration(text: str) -> float:
         return 0.0
     if len(text) > MAX_NUMBER_LENGTH or WHOLE_DURATION.fullmatch(text) is None:
         hint = f"; write {text}s for seconds" if re.fullmatch(r"[0-9.]{1,9}", text) else ""
+        if re.fullmatch(r"[0-9]{1,5}d", text):
+            hint = f"; write {24 * int(text[:-1])}h for days"
         raise ValueError(f"expected {A_DURATION}, not {text!r}{hint}")
     parts = DURATION_PART.findall(text)
     return float(sum(Decimal(number) * SECONDS_PER_UNIT[unit] for number, unit in parts))

@@ -17,6 +17,8 @@ docs | apfproxy: there is no command 'docs'; expected one of apiserver, ban,
 ban | Missing argument 'USER'
 ban * | "" is none, and "*" would be all
 ban a --for 10 | expected a duration such as 32s, 500ms or 1m30s, not '10'; write 10s for
+ban a --for 7d | not '7d'; write 168h for days
+ban a --until 7d | No such option '--until' (see
 ban a --for 0 | expected 1s to 8784h; without --for the ban stays until apfproxy
 ban a --for forever | expected a duration such as
 ban a --for 9999h | expected 1s to
