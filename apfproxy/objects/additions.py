@@ -114,6 +114,10 @@ _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 2
 _FLAGS = ("false", "true")
 MOST_VALUES = 32
 LONGEST_VALUE = 128
+_OR_MORE = (
+    f"or up to {MOST_VALUES} values with commas, of {LONGEST_VALUE} ASCII characters at most,"
+    " in which * stands for any characters"
+)
 LONGEST_HEADER_NAME = 64
 SECRET_HEADERS = frozenset(
     {"authorization", "cookie", "proxy-authorization", "sec-websocket-protocol", "x-api-key"}
@@ -271,11 +275,8 @@ def parse_header(text: str) -> tuple[str, frozenset[str]]:
         raise ValueError(use.value)
     values = _values(rest)
     if not colon or values is None:
-        raise ValueError(
-            f"write NAME: VALUE, such as X-Priority: batch, or up to {MOST_VALUES} values with"
-            f" commas, of {LONGEST_VALUE} ASCII characters at most, in which * stands for any"
-            " characters; or NAME: * for any value"
-        )
+        text = "write NAME: VALUE, such as X-Priority: batch"
+        raise ValueError(f"{text}, {_OR_MORE}; or NAME: * for any value")
     return name, values
 
 
@@ -288,14 +289,10 @@ def parse_parameter(text: str) -> tuple[str, frozenset[str]]:
     values = _values(rest)
     is_all = values == frozenset() and any(part.strip() == "!" for part in rest.split(","))
     if not equals or values is None or is_all or not _PARAMETER_NAME.fullmatch(name):
-        raise ValueError(
-            f"write NAME=VALUE, such as format=csv, or up to {MOST_VALUES} values with commas, of"
-            f" {LONGEST_VALUE} ASCII characters at most, in which * stands for any characters;"
-            " NAME=* for any value, or ! for a request without the parameter, such as limit=!, 0"
-        )
+        more = "NAME=* for any value, or ! for a request without the parameter, such as limit=!, 0"
+        raise ValueError(f"write NAME=VALUE, such as format=csv, {_OR_MORE}; {more}")
     if _ENCODED.search(rest):
-        text = "write one parameter, its values as they are decoded, and * in the place of"
-        raise ValueError(f"{text} a comma or &")
+        raise ValueError("name one parameter, write values as they are decoded, and * for , or &")
     return name, frozenset("" if each == "!" else each for each in values)
 
 
@@ -303,11 +300,7 @@ def parse_models(text: str) -> frozenset[str]:
     """Read `PATTERN, PATTERN`; errors as above."""
     values = _values(text)
     if values is None:
-        raise ValueError(
-            f"write a model such as llama3:8b, or up to {MOST_VALUES} with commas, of"
-            f" {LONGEST_VALUE} ASCII characters at most, in which * stands for any characters; or *"
-            " for any model"
-        )
+        raise ValueError(f"write a model such as llama3:8b, {_OR_MORE}; or * for any model")
     return values
 
 

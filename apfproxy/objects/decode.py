@@ -249,10 +249,6 @@ def suggested_objects() -> tuple[FlowControlObject, ...]:
     return built_in(SUGGESTED_FILE)
 
 
-def bootstrap_objects() -> tuple[FlowControlObject, ...]:
-    return mandatory_objects() + suggested_objects()
-
-
 @cache
 def built_in(file: str) -> tuple[FlowControlObject, ...]:
     """The objects of one of the shipped files; ValueError if an edited one has problems."""

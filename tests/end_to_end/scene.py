@@ -15,7 +15,7 @@ from msgspec import structs
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.base.clock import LoopClock
-from apfproxy.objects.decode import bootstrap_objects, decode_documents, mandatory_objects
+from apfproxy.objects.decode import decode_documents, mandatory_objects, suggested_objects
 from apfproxy.settings import (
     ENFORCE,
     PROMPT,
@@ -130,7 +130,7 @@ def objects_of(text: str, *, suggested: bool = False) -> list[FlowControlObject]
     """The objects of a text, with the mandatory ones or all that are built in."""
     decoded = decode_documents(text.encode(), "test")
     assert decoded.problems == []
-    return [*(bootstrap_objects() if suggested else mandatory_objects()), *decoded.objects]
+    return [*mandatory_objects(), *(suggested_objects() if suggested else ()), *decoded.objects]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from apfproxy.objects.additions import (
     WEIGHT,
     field_of,
 )
-from apfproxy.objects.decode import bootstrap_objects, decode_documents, mandatory_objects
+from apfproxy.objects.decode import decode_documents, mandatory_objects, suggested_objects
 from apfproxy.objects.types import (
     FlowControlObject,
     FlowSchema,
@@ -93,14 +93,14 @@ def annotated(text: str, annotation: str, value: str) -> str:
     return text.replace("}\nspec", f', annotations: {{{annotation}: "{value}"}}}}\nspec', 1)
 
 
+BOOTSTRAP = (*mandatory_objects(), *suggested_objects())
+
+
 def found(text: str) -> list[tuple[str, str, str]]:
     """Id, object and field of what is found, with the objects over the built-in ones."""
     decoded = decode_documents(text.encode(), "test")
     assert decoded.problems == []
-    objects = {
-        (kind_of(each), each.metadata.name): each
-        for each in (*bootstrap_objects(), *decoded.objects)
-    }
+    objects = {(kind_of(each), each.metadata.name): each for each in (*BOOTSTRAP, *decoded.objects)}
     return [(each.found.id, each.name, each.field) for each in lint(objects.values())]
 
 
@@ -153,7 +153,7 @@ ELSEWHERE = {
 
 
 def test_built_in_configuration_is_clean() -> None:
-    assert lint(bootstrap_objects()) == []
+    assert lint(BOOTSTRAP) == []
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_objects_that_have_ended() -> None:
 
 def test_a_level_that_is_misspelt() -> None:
     schema = flow_schema("a", "golbal-default", user_subject("*"))
-    messages = [each.message for each in lint([*bootstrap_objects(), schema])]
+    messages = [each.message for each in lint([*BOOTSTRAP, schema])]
     assert any(each.endswith('did you mean "global-default"?') for each in messages)
 
 
@@ -286,7 +286,6 @@ def test_errors_are_worst() -> None:
     assert [0, 1, 2] == [Severity(each).rank for each in ("error", "warning", "info")]
 
 
-SUGGESTED = bootstrap_objects()
 KEPT = ("system-leader-election", "system-node-high")
 
 
@@ -316,9 +315,9 @@ CROWDED_BY_LEASES = (
 SCHEDULER = flow_schema("a", "system", user_subject("system:kube-scheduler"))
 
 
-WITHOUT_LEASES = [each for each in SUGGESTED if each.metadata.name not in KEPT]
+WITHOUT_LEASES = [each for each in BOOTSTRAP if each.metadata.name not in KEPT]
 FIRST = flow_schema("first", "exempt", group_subject("system:authenticated"), precedence=1)
-LEVELS = [each for each in SUGGESTED if not isinstance(each, FlowSchema)]
+LEVELS = [each for each in BOOTSTRAP if not isinstance(each, FlowSchema)]
 
 
 @pytest.mark.parametrize(
@@ -326,8 +325,8 @@ LEVELS = [each for each in SUGGESTED if not isinstance(each, FlowSchema)]
     [
         pytest.param(mandatory_objects(), [("APF301", "catch-all", CROWDED)], id="mandatory"),
         pytest.param(WITHOUT_LEASES, [], id="no-leases"),
-        pytest.param([*SUGGESTED, FIRST], [], id="exempt"),
-        ([*SUGGESTED, LEASES_OF_ALL], [("APF301", "a", CROWDED_BY_LEASES)]),
+        pytest.param([*BOOTSTRAP, FIRST], [], id="exempt"),
+        ([*BOOTSTRAP, LEASES_OF_ALL], [("APF301", "a", CROWDED_BY_LEASES)]),
         pytest.param([], [], id="nothing"),
         pytest.param([*LEVELS, SCHEDULER], [], id="others-are-not-classified"),
     ],
@@ -429,7 +428,7 @@ def few_seats(*levels: PriorityLevelConfiguration) -> list[str]:
     return [each for each in found if each != "APF209"]
 
 
-WORKLOAD_LOW = next(each for each in bootstrap_objects() if each.metadata.name == "workload-low")
+WORKLOAD_LOW = next(each for each in BOOTSTRAP if each.metadata.name == "workload-low")
 
 
 def test_changed() -> None:
@@ -437,7 +436,7 @@ def test_changed() -> None:
     assert WORKLOAD_LOW.spec.limited is not None
     limited = replace(WORKLOAD_LOW.spec.limited, nominal_concurrency_shares=7)
     changed = replace(WORKLOAD_LOW, spec=replace(WORKLOAD_LOW.spec, limited=limited))
-    others = [each for each in bootstrap_objects() if each != WORKLOAD_LOW]
+    others = [each for each in BOOTSTRAP if each != WORKLOAD_LOW]
 
     (difference,) = differences([*others, changed])
     assert [line for line in difference.lines if line[0] in "-+"] == [
@@ -452,7 +451,7 @@ def test_changed() -> None:
 def test_missing() -> None:
     found = differences(mandatory_objects())
     assert {"APF502"} == {each.finding().found.id for each in found}
-    assert len(bootstrap_objects()) - len(mandatory_objects()) == len(found)
+    assert len(BOOTSTRAP) - len(mandatory_objects()) == len(found)
     assert {"-"} == {line[0] for each in found for line in each.lines if line[0] != "@"} - {"+"}
 
 
@@ -462,7 +461,7 @@ def test_added() -> None:
     level = priority_level("a", shares=0)
     level = replace(level, metadata=replace(level.metadata, annotations=annotations))
 
-    (difference,) = differences([*bootstrap_objects(), level])
+    (difference,) = differences([*BOOTSTRAP, level])
     assert difference.finding().found.id == "APF503"
     assert difference.lines[3:] == (
         "+apiVersion: flowcontrol.apiserver.k8s.io/v1",

@@ -14,11 +14,11 @@ from apfproxy.objects.decode import (
     MOST_PROBLEMS,
     Decoded,
     Problem,
-    bootstrap_objects,
     built_in,
     decode_documents,
     mandatory_objects,
     parts_of,
+    suggested_objects,
 )
 from apfproxy.objects.reading import read_object
 from apfproxy.objects.types import kind_of
@@ -387,7 +387,7 @@ def test_bootstrap_objects() -> None:
         )
         for wire in wires
     }
-    found = [as_written(obj) for obj in bootstrap_objects()]
+    found = [as_written(obj) for obj in (*mandatory_objects(), *suggested_objects())]
 
     assert expected == {
         (wire["kind"], wire["metadata"]["name"]): (wire["metadata"], wire["spec"]) for wire in found
