@@ -27,7 +27,6 @@ from apfproxy.objects.additions import (
     Distinguisher,
     DistinguisherKind,
 )
-from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.objects.types import (
     FlowSchema,
     FlowSchemaSpec,
@@ -43,6 +42,7 @@ from tests.flowcontrol.plain_walk import first_match
 from tests.flowcontrol.scene import annotated
 from tests.lint.configurations import REQUESTS, USERS, configurations
 from tests.support.builders import flow_schema, group_subject, user_subject
+from tests.support.objects import bootstrap_objects
 
 ALICE = User("alice", ("ops", "system:authenticated"))
 EVERYBODY = group_subject("*")

@@ -19,7 +19,7 @@ from apfproxy.flowcontrol.level_summary import (
     with_uid,
 )
 from apfproxy.flowcontrol.preset import HTTP
-from apfproxy.objects.decode import bootstrap_objects, suggested_objects
+from apfproxy.objects.decode import suggested_objects
 from apfproxy.objects.types import (
     FlowControlObject,
     FlowSchema,
@@ -42,6 +42,7 @@ from tests.support.builders import (
     user_subject,
 )
 from tests.support.clocks import VirtualClock
+from tests.support.objects import bootstrap_objects
 
 QUEUING = QueuingConfiguration(queues=4, hand_size=2, queue_length_limit=5)
 

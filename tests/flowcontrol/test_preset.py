@@ -9,9 +9,9 @@ from apfproxy.flowcontrol.passage import WorkEstimator
 from apfproxy.flowcontrol.preset import HTTP, KUBERNETES, LLM, PRESETS
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
 from apfproxy.lint.linter import lint
-from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP, User
 from tests.flowcontrol.scene import S, Scene, user
+from tests.support.objects import bootstrap_objects
 
 LEVELS = ("interactive", "default", "batch", "background")
 

@@ -19,10 +19,10 @@ from apfproxy.flowcontrol.prompt_limits import (
     PromptLimits,
     adjustment_for_waiting,
 )
-from apfproxy.objects.decode import bootstrap_objects
 from tests.flowcontrol import scene as scenes
 from tests.flowcontrol.scene import GET_POD, S, level_object, schema_object, user
 from tests.support.clocks import VirtualClock
+from tests.support.objects import bootstrap_objects
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.ticket import Ticket

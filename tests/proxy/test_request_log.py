@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from apfproxy.flowcontrol.controller import Classification, Controller
 from apfproxy.http.request_fields import HTTP_1_1, RequestFields
 from apfproxy.http.request_head import RequestHead
-from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.proxy.request import HeaderBlock
 from apfproxy.proxy.request_log import (
     CUT,
@@ -32,6 +31,7 @@ from apfproxy.proxy.request_record import Failure, RequestRecord
 from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.settings import ERRORS, AccessLogSettings
 from tests.support.clocks import VirtualClock
+from tests.support.objects import bootstrap_objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable

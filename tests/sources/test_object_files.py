@@ -15,7 +15,7 @@ from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import read_file
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.preset import KUBERNETES
-from apfproxy.objects.decode import bootstrap_objects, mandatory_objects
+from apfproxy.objects.decode import mandatory_objects
 from apfproxy.objects.types import PriorityLevelConfiguration
 from apfproxy.settings import FlowControlSettings, KubernetesSettings
 from apfproxy.sources import in_force
@@ -24,7 +24,7 @@ from apfproxy.sources.object_files import decode_files, effective_objects, read_
 from apfproxy.sources.object_source import source_text
 from apfproxy.sources.stored_objects import write_objects
 from tests.support.clocks import Steps, VirtualClock
-from tests.support.objects import SCHEMA_YAML, level_yaml
+from tests.support.objects import SCHEMA_YAML, bootstrap_objects, level_yaml
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from apfproxy.objects.decode import mandatory_objects, suggested_objects
 from apfproxy.objects.types import GROUP, FlowControlObject, kind_of
 
 V1 = "flowcontrol.apiserver.k8s.io/v1"
@@ -135,3 +136,7 @@ def without_nulls(value: Any) -> Any:  # noqa: ANN401  any JSON
     if isinstance(value, dict):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     return [without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def bootstrap_objects() -> tuple[FlowControlObject, ...]:
+    return mandatory_objects() + suggested_objects()
