@@ -57,6 +57,9 @@ class Pacing:
             line = self._lines[limits, flow.distinguisher] = Line(self, limits, flow)
         self.responses[response] = reads = PacedReads(line, response, upstream)
         upstream.transport.set_protocol(reads)
+        # TLS would read on while it is paused, and throw that away if the end is there by then.
+        if hasattr(upstream.transport, "set_read_buffer_limits"):
+            upstream.transport.set_read_buffer_limits(high=1)
 
 
 class Line:

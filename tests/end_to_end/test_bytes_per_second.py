@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
+import ssl
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.end_to_end.scene import GET, NARROW, objects_of, on_uvloop, over_both_protocols, running
 from tests.end_to_end.served import Answer, command, started_upstream
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,6 +102,37 @@ def test_downloads_beside_each_other(tmp_path: Path, flags: list[str]) -> None:
         with contextlib.suppress(ConnectionResetError):
             cut.read(SIZE)
         assert cut.size < SIZE
+
+
+@pytest.mark.e2e
+def test_a_server_with_tls_that_ends_at_once(tmp_path: Path) -> None:
+    """All of its response comes, which TLS has before it may be passed on."""
+    authority, body = Authority("CA"), b"~" * 4 * RATE
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue(usage="server").write(tmp_path, "server"))
+    objects = tmp_path / "objects.yaml"
+    objects.write_text(OBJECTS.replace("100k", "2M"))
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        command(
+            *("serve", "--preset", "http", "--listen", "127.0.0.1:0", "--admin", "none"),
+            *("--upstream", f"https://127.0.0.1:{server.getsockname()[1]}"),
+            *("--upstream-ca-file", authority.write(tmp_path), "--objects", str(objects)),
+        ) as served,
+    ):
+        port = int(served.line(LISTENS)[1])
+        with contextlib.closing(Download(port, "/paced/all")) as download:
+            while True:  # one is a look whether it is there
+                with context.wrap_socket(server.accept()[0], server_side=True) as peer:
+                    if not peer.recv(1 << 16):
+                        continue
+                    peer.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + body)
+                    peer.setblocking(False)
+                    with contextlib.suppress(ssl.SSLWantReadError):
+                        peer.unwrap()
+                    socket.socket.shutdown(peer, socket.SHUT_WR)
+                    assert len(body) == download.read(len(body))
+                    break
 
 
 @over_both_protocols
