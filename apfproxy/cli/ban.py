@@ -191,9 +191,7 @@ def hint(user: str) -> str:
     if user.startswith(BY_ADDRESS):
         return "requests from there that show a key, a token or a name go on"
     if user.startswith(UNVERIFIED_PREFIXES):
-        return (
-            f"its client can take another name: to leave it few, ban {BY_ADDRESS}ITS-ADDRESS, too"
-        )
+        return f"its client can take other names, but few if you ban {BY_ADDRESS}ITS-ADDRESS, too"
     return "users in system:masters stay exempt; flows by namespace, group or header are no users"
 
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 MAX_FLOWS = 8192
 """Buckets that are not full, of one FlowSchema; about 150 bytes each."""
+OTHERS = "#others"
+"""The flow that those beyond share; a flow may have this name, and is one of them then."""
 LONGEST_NAME = 256
 """Characters of a flow's name that is kept as it is: namespaces' come out of URLs."""
 SWEEP_INTERVAL_NS = 1_000_000_000
@@ -74,57 +76,46 @@ class RequestRate:
         self._interval_ns = interval_ns = round(_NS_PER_S / rate)
         self._slack_ns = round(_NS_PER_S * burst / rate) if may_owe else (burst - 1) * interval_ns
         self._full_ns: dict[str, int] = {}  # flow to when its bucket will be full
-        self._shared_full_ns = 0
         self._swept_ns = -SWEEP_INTERVAL_NS
 
     def take(self, flow: str, now_ns: int) -> int:
         """Take a token: 0, or in how many nanoseconds there will be one."""
-        flow = _kept_name(flow)
-        full_ns = self._full_ns.get(flow)
-        is_shared = full_ns is None and not self._has_room(now_ns)
-        if is_shared:
-            full_ns = self._shared_full_ns
-        start_ns = now_ns if full_ns is None else max(full_ns, now_ns)
+        flow = self._bucket(flow, now_ns)
+        start_ns = max(self._full_ns.get(flow, 0), now_ns)
         missing_ns = start_ns - now_ns - self._slack_ns
         if missing_ns > 0:
             return missing_ns
-        if is_shared:
-            self._shared_full_ns = start_ns + self._interval_ns
-        else:
-            self._full_ns[flow] = start_ns + self._interval_ns
+        self._full_ns[flow] = start_ns + self._interval_ns
         return 0
 
     def correct(self, flow: str, now_ns: int, count: int) -> None:
         """Take so many tokens more, whatever there are; or give them back, if it is less than 0."""
-        flow = _kept_name(flow)
-        full_ns = self._full_ns.get(flow)
-        is_shared = full_ns is None and not self._has_room(now_ns)
-        if is_shared:
-            full_ns = self._shared_full_ns
-        start_ns = now_ns if full_ns is None else max(full_ns, now_ns)
-        full_ns = max(now_ns, start_ns + round(count * _NS_PER_S / self.rate))
-        if is_shared:
-            self._shared_full_ns = full_ns
-        else:
-            self._full_ns[flow] = full_ns
+        flow = self._bucket(flow, now_ns)
+        start_ns = max(self._full_ns.get(flow, 0), now_ns)
+        self._full_ns[flow] = max(now_ns, start_ns + round(count * _NS_PER_S / self.rate))
 
     def missing_ns(self, flow: str, now_ns: int) -> int:
         """In how many nanoseconds there will be a token; 0 if there is one."""
         flow = _kept_name(flow)
-        full_ns = self._full_ns.get(flow)
-        if full_ns is None and self._is_crowded(now_ns):
-            full_ns = self._shared_full_ns
-        return 0 if full_ns is None else max(0, full_ns - now_ns - self._slack_ns)
+        if flow not in self._full_ns and self._is_crowded(now_ns):
+            flow = OTHERS
+        return max(0, self._full_ns.get(flow, 0) - now_ns - self._slack_ns)
 
     def has_token(self, flow: str, now_ns: int) -> bool:
         return self.missing_ns(flow, now_ns) == 0
+
+    def _bucket(self, flow: str, now_ns: int) -> str:
+        """The name by which a flow has a bucket; forgets full ones if need be."""
+        flow = _kept_name(flow)
+        return flow if flow in self._full_ns or self._has_room(now_ns) else OTHERS
 
     def _is_crowded(self, now_ns: int) -> bool:
         """Whether `_has_room` would find no room, without forgetting anything."""
         if len(self._full_ns) < MAX_FLOWS:
             return False
         is_swept = now_ns - self._swept_ns >= SWEEP_INTERVAL_NS
-        return not (is_swept and any(at_ns <= now_ns for at_ns in self._full_ns.values()))
+        owing = sum(at_ns > now_ns for at_ns in self._full_ns.values())
+        return not is_swept or owing >= MAX_FLOWS
 
     def _has_room(self, now_ns: int) -> bool:
         """Whether one more flow may have a bucket; forgets full ones if need be."""

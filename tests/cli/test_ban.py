@@ -175,7 +175,7 @@ def test_kubectl(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         ("192.0.2.7", "which this does not stop: address:192.0.2.7"),
         ("address:2001:db8::7", "stop: address:2001:db8::/64"),
         ("address:2001:db8::/64", "show a key, a token or a name go on"),
-        ("basic:a", "to leave it few, ban address:"),
+        ("basic:a", "but few if you ban address:"),
         ("a", "flows by namespace, group or header are no users"),
     ],
 )
