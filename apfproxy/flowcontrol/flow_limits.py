@@ -114,8 +114,9 @@ class RequestRate:
         if len(self._full_ns) < MAX_FLOWS:
             return False
         is_swept = now_ns - self._swept_ns >= SWEEP_INTERVAL_NS
-        owing = sum(at_ns > now_ns for at_ns in self._full_ns.values())
-        return not is_swept or owing >= MAX_FLOWS
+        if not is_swept:
+            return True
+        return sum(at_ns > now_ns for at_ns in self._full_ns.values()) >= MAX_FLOWS
 
     def _has_room(self, now_ns: int) -> bool:
         """Whether one more flow may have a bucket; forgets full ones if need be."""
