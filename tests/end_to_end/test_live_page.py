@@ -440,7 +440,7 @@ async def test_connection_lost(browser: Chrome) -> None:
     async with running(SETUP) as scene:
         await tab.open(f"http://127.0.0.1:{scene.process.admin_port}/")
         await tab.until(LIVE)
-        feeds = [each for each in gc.get_objects() if isinstance(each, LiveFeed)]
+        feeds = [each for each in gc.get_objects() if type(each) is LiveFeed]
         assert any(not each.is_empty for each in feeds)
         await tab.open("about:blank")
         await until(lambda: all(each.is_empty for each in feeds))

@@ -397,7 +397,7 @@ async def test_address_where_nobody_listens() -> None:
         port = listener.getsockname()[1]
 
     def refusals() -> int:
-        found = [each for each in gc.get_objects() if isinstance(each, ConnectionRefusedError)]
+        found = [each for each in gc.get_objects() if type(each) is ConnectionRefusedError]
         return sum(each.__traceback__ is not None for each in found)
 
     gc.collect()
