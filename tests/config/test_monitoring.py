@@ -28,6 +28,7 @@ NOT_SHOWN = {
     "apfproxy_config_last_success_timestamp_seconds",
     "apfproxy_flowcontrol_object_info",
     "apfproxy_listener_responses_total",
+    "apfproxy_paced_seconds_total",
     "apfproxy_tunnels_total",
     "apfproxy_unrouted_requests_total",
     "apfproxy_upstream_connections_opened_total",
