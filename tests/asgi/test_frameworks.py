@@ -99,7 +99,7 @@ def litestar_program(work: Work, **others: Any) -> tuple[Any, list[FlowControl]]
     async def stream() -> Stream:
         return Stream(work.pieces())
 
-    control = FlowControl(litestar.Litestar([do, stream]), **others)
+    control = FlowControl(litestar.Litestar([do, stream], logging_config=None), **others)
     return control, [control]
 
 
@@ -111,7 +111,7 @@ def django_program(work: Work, **others: Any) -> tuple[Any, list[FlowControl]]: 
         return StreamingHttpResponse(work.pieces())
 
     if not settings.configured:
-        settings.configure(ALLOWED_HOSTS=["*"], ROOT_URLCONF=())
+        settings.configure(ALLOWED_HOSTS=["*"], ROOT_URLCONF=(), LOGGING_CONFIG=None)
         django.setup()
     settings.ROOT_URLCONF = (path("work", do), path("stream", stream))
     control = FlowControl(get_asgi_application(), **others)
