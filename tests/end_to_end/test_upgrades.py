@@ -158,7 +158,7 @@ async def test_a_slow_reader(slow: str) -> None:
 
         assert flood.sent < TOTAL_BYTES
         assert before < taken
-        assert 0 < max(held) <= TWICE_THE_MARK
+        assert max(held) <= TWICE_THE_MARK
         assert 1 == counters.tunnels_open
 
 
